@@ -1,0 +1,1 @@
+"""The log on disk: segments, indexes, epoch file and recovery, over the `Disk` port."""

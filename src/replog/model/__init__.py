@@ -1,0 +1,1 @@
+"""The vocabulary: ids, epochs, records of cluster state, messages, inputs, outputs, errors."""
