@@ -15,6 +15,8 @@ class BrokerHandshakeResponse(Response):
     VERSIONS: ClassVar[tuple[int, int]] = (0, 0)
     FLEXIBLE_FROM: ClassVar[int] = 0
     __slots__ = (
+        "broker_epoch",
+        "broker_id",
         "error_code",
         "error_message",
         "inter_broker_version",
@@ -24,6 +26,8 @@ class BrokerHandshakeResponse(Response):
     SCHEMA: ClassVar[tuple[Field, ...]] = (
         Field("error_code", "int16", default=0),
         Field("error_message", "string", nullable_from=0),
+        Field("broker_id", "int32", default=0),
+        Field("broker_epoch", "int64", default=0),
         Field("inter_broker_version", "int16", default=0),
         Field("nonce", "bytes", default=b""),
         Field("proof", "bytes", default=b""),
@@ -34,12 +38,16 @@ class BrokerHandshakeResponse(Response):
         *,
         error_code: int = 0,
         error_message: str | None = None,
+        broker_id: int = 0,
+        broker_epoch: int = 0,
         inter_broker_version: int = 0,
         nonce: bytes = b"",
         proof: bytes = b"",
     ) -> None:
         self.error_code: int = error_code
         self.error_message: str | None = error_message
+        self.broker_id: int = broker_id
+        self.broker_epoch: int = broker_epoch
         self.inter_broker_version: int = inter_broker_version
         self.nonce: bytes = nonce
         self.proof: bytes = proof
