@@ -1,0 +1,95 @@
+"""Encoders and decoders of messages, compiled from their schemas on first use."""
+
+import struct
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+from replog.codec.decoding import write_decoder
+from replog.codec.encoding import write_encoder
+from replog.codec.errors import MalformedMessage, UnencodableMessage
+from replog.codec.layout import has_records, layout_of
+from replog.codec.primitives import Buffer
+from replog.codec.source import Source
+from replog.model.messages import Message
+from replog.model.records import FileRange
+
+M = TypeVar("M", bound=Message)
+Part = Buffer | FileRange
+
+_DecodeFunction = Callable[[Buffer, int, int], tuple[Any, int]]
+_EncodeFunction = Callable[[Message, bytes], list[Part]]
+
+# The bool says that the buffer has to be bytes.
+_decoders: dict[tuple[type[Message], int], tuple[_DecodeFunction, bool, Source]] = {}
+_encoders: dict[tuple[type[Message], int], tuple[_EncodeFunction, Source]] = {}
+
+
+def decode(cls: type[M], version: int, buffer: Buffer, offset: int = 0) -> tuple[M, int]:
+    """The message of that class and version at `offset`, and where it ends.
+
+    What follows it is not looked at. Fields that the version lacks have their default. Records are
+    slices of `buffer`, everything else is copied. Text that is not UTF-8 is read with replacement
+    characters, as Kafka's brokers do. Raises MalformedMessage, and ValueError when there is no such
+    version.
+    """
+    found = _decoders.get((cls, version))
+    if found is None:
+        found = _compile_decoder(cls, version)
+    function, whole, source = found
+    if whole and type(buffer) is not bytes:
+        buffer = bytes(buffer)
+    try:
+        message, end = function(buffer, offset, len(buffer))
+    except (struct.error, IndexError) as error:
+        path = source.path_of(error.__traceback__)
+        raise MalformedMessage(f"{source.file}: {path}: ends too early") from error
+    except MalformedMessage as error:
+        path = source.path_of(error.__traceback__)
+        raise MalformedMessage(f"{source.file}: {path}: {error}") from error
+    return message, end
+
+
+def encode(message: Message, version: int, prefix: bytes = b"") -> list[Part]:
+    """The parts of `message` in order, after `prefix`: small fields joined, records as they are.
+
+    In a request or stored data, a field that `version` lacks must be ignorable or at its default;
+    in a response it is dropped. Raises UnencodableMessage, and ValueError when there is no such
+    version.
+    """
+    cls = message.__class__
+    found = _encoders.get((cls, version))
+    if found is None:
+        found = _compile_encoder(cls, version)
+    function, source = found
+    try:
+        return function(message, prefix)
+    except (struct.error, TypeError, AttributeError, ValueError) as error:
+        path = source.path_of(error.__traceback__)
+        raise UnencodableMessage(f"{source.file}: {path}: {error}") from error
+
+
+def encode_bytes(message: Message, version: int, prefix: bytes = b"") -> bytes:
+    """All of `encode` in one. Raises UnencodableMessage for records that are in a file."""
+    parts = encode(message, version, prefix)
+    if len(parts) == 1 and isinstance(parts[0], bytes):
+        return parts[0]
+    buffers = [part for part in parts if not isinstance(part, FileRange)]
+    if len(buffers) != len(parts):
+        raise UnencodableMessage(f"{type(message).__name__} v{version}: records are in a file")
+    return b"".join(buffers)
+
+
+def _compile_decoder(cls: type[Message], version: int) -> tuple[_DecodeFunction, bool, Source]:
+    layout = layout_of(cls, version)
+    views = has_records(layout)
+    source = write_decoder(layout, f"{cls.__name__} v{version}", views)
+    found: tuple[_DecodeFunction, bool, Source] = (source.function(), not views, source)
+    _decoders[cls, version] = found
+    return found
+
+
+def _compile_encoder(cls: type[Message], version: int) -> tuple[_EncodeFunction, Source]:
+    source = write_encoder(layout_of(cls, version), f"{cls.__name__} v{version}")
+    found: tuple[_EncodeFunction, Source] = (source.function(), source)
+    _encoders[cls, version] = found
+    return found

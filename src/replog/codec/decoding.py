@@ -1,0 +1,224 @@
+"""Writes the decoder of a message at one version.
+
+The written function takes (b, p, e): a buffer, where the body begins, and the buffer's length; it
+returns the message and the end of the body. A run of fields of fixed width is read by one
+`unpack_from`, together with the length (or the first byte of the varint) of what follows it.
+Lengths are checked against what is left before anything of that length is made; everything else
+that would be beyond the end raises IndexError or struct.error.
+
+In a message with records, `b` is a memoryview and records are slices of it; otherwise `b` is bytes,
+of which slices are cheaper.
+"""
+
+import struct
+
+from replog.codec.errors import MalformedMessage
+from replog.codec.layout import Item, Layout, element_size_min
+from replog.codec.primitives import (
+    FORMATS,
+    SIZES,
+    continue_uvarint,
+    read_uvarint,
+    unpackers,
+)
+from replog.codec.source import Source
+
+SHORT_ARRAY = 9  # arrays of fewer numbers have an unpacker of their own
+
+
+def write_decoder(layout: Layout, file: str, views: bool) -> Source:
+    """The source of the decoder; `views` says that the buffer will be a memoryview."""
+    source = Source(
+        file,
+        "decode(b, p, e)",
+        {
+            "Malformed": MalformedMessage,
+            "new": object.__new__,
+            "more": continue_uvarint,
+            "uvarint": read_uvarint,
+            "unpack_from": struct.unpack_from,
+        },
+    )
+    _Writer(source, views).struct(layout, "v0", 0)
+    source.line("return v0, p")
+    return source
+
+
+class _Writer:
+    """Keeps the run of fixed fields that is not written yet: (format, where it goes)."""
+
+    def __init__(self, source: Source, views: bool) -> None:
+        self.source = source
+        self.views = views
+        self.run: list[tuple[str, str]] = []
+
+    def struct(self, layout: Layout, var: str, depth: int) -> None:
+        """Makes the struct in `var`."""
+        line = self.source.line
+        line(f"{var} = new({self.source.constant(layout.cls.__name__, layout.cls)})")
+        for spec in layout.absent:
+            line(f"{var}.{spec.name} = {self.default(spec.default)}")
+        for item in layout.tagged:
+            line(f"{var}.{item.name} = {self.default(item.default)}")
+        for item in layout.items:
+            with self.source.field(item.name):
+                self.item(item, f"{var}.{item.name}", layout.flexible, depth)
+        if layout.flexible:
+            self.run.append(("B", "n"))
+        self.flush()
+        if layout.flexible:
+            self.tags(layout, var, depth)
+
+    def default(self, value: object) -> str:
+        """The source of a default."""
+        return "[]" if value == () else repr(value)
+
+    def flush(self) -> None:
+        """Writes the run."""
+        if not self.run:
+            return
+        targets = [target for _, target in self.run]
+        if [code for code, _ in self.run] == ["B"]:
+            self.source.line(f"{targets[0]} = b[p]")
+            self.source.line("p += 1")
+        else:
+            name, size = self.source.unpacker("".join(code for code, _ in self.run))
+            self.source.line(f"{', '.join(targets)}, = {name}(b, p)")
+            self.source.line(f"p += {size}")
+        self.run = []
+
+    def length(self, flexible: bool, code: str) -> str:
+        """Reads a length into n, with the run before it; returns the condition for not null.
+
+        A compact length is one more than the length, 0 is null.
+        """
+        if not flexible:
+            self.run.append((code, "n"))
+            self.flush()
+            return "n >= 0"
+        self.run.append(("B", "n"))
+        self.flush()
+        with self.source.block("if n > 127:"):
+            self.source.line("n, p = more(b, p, n)")
+        return "n"
+
+    def null(self, item: Item, target: str) -> None:
+        """The branch for null."""
+        with self.source.block("else:"):
+            if item.nullable:
+                self.source.line(f"{target} = None")
+            else:
+                self.source.line("raise Malformed('null where none is allowed')")
+
+    def item(self, item: Item, target: str, flexible: bool, depth: int) -> None:
+        """One field, up to and including its content."""
+        if item.array:
+            self.array(item, target, flexible, depth)
+        elif item.kind in FORMATS:
+            self.run.append((FORMATS[item.kind], target))
+        elif item.struct:
+            self.nullable_struct(item, item.struct, target, depth)
+        else:
+            self.text(item, target, flexible)
+
+    def text(self, item: Item, target: str, flexible: bool) -> None:
+        """A string, bytes or records."""
+        line = self.source.line
+        present = self.length(flexible, "h" if item.kind == "string" else "i")
+        with self.source.block(f"if {present}:"):
+            line("q = p + n - 1" if flexible else "q = p + n")
+            with self.source.block("if q > e:"):
+                line("raise Malformed(f'{q - e} bytes beyond the end')")
+            piece = "b[p:q]"
+            if item.kind == "string" and self.views:
+                piece = "str(b[p:q], 'utf-8', 'replace')"
+            elif item.kind == "string":
+                piece = "b[p:q].decode('utf-8', 'replace')"
+            elif item.kind == "bytes" and self.views:
+                piece = "bytes(b[p:q])"
+            line(f"{target} = {piece}")
+            line("p = q")
+        self.null(item, target)
+
+    def nullable_struct(self, item: Item, layout: Layout, target: str, depth: int) -> None:
+        """A struct that is not in an array: tagged, or with a byte that says whether it is null."""
+        var = f"v{depth + 1}"
+        if not item.nullable:
+            self.struct(layout, var, depth + 1)
+            self.source.line(f"{target} = {var}")
+            return
+        self.run.append(("b", "n"))
+        self.flush()
+        with self.source.block("if n >= 0:"):
+            self.struct(layout, var, depth + 1)
+            self.source.line(f"{target} = {var}")
+        self.null(item, target)
+
+    def array(self, item: Item, target: str, flexible: bool, depth: int) -> None:
+        """An array of anything."""
+        line = self.source.line
+        present = self.length(flexible, "i")
+        with self.source.block(f"if {present}:"):
+            if flexible:
+                line("n -= 1")
+            size = element_size_min(item, flexible)
+            with self.source.block(f"if n * {size} > e - p:" if size > 1 else "if n > e - p:"):
+                line("raise Malformed(f'{n} elements in {e - p} bytes')")
+            if item.kind == "uuid":
+                line(f"{target} = [bytes(b[q:q + 16]) for q in range(p, p + n * 16, 16)]")
+                line("p += n * 16")
+            elif item.kind in FORMATS:
+                self.numbers(item.kind, target)
+            else:
+                self.elements(item, target, flexible, depth)
+        self.null(item, target)
+
+    def numbers(self, kind: str, target: str) -> None:
+        """An array of numbers."""
+        code = FORMATS[kind]
+        short = self.source.constant(f"short_{kind}", unpackers(code, SHORT_ARRAY))
+        self.source.line(
+            f"{target} = list({short}[n](b, p) if n < {SHORT_ARRAY} "
+            f"else unpack_from(f'>{{n}}{code}', b, p))"
+        )
+        self.source.line(f"p += n * {SIZES[kind]}")
+
+    def elements(self, item: Item, target: str, flexible: bool, depth: int) -> None:
+        """The elements of an array of structs or strings."""
+        line = self.source.line
+        inner = depth + 1
+        line(f"{target} = a{inner} = []")
+        with self.source.field("[]"), self.source.block("for _ in range(n):"):
+            if item.struct:
+                self.struct(item.struct, f"v{inner}", inner)
+            else:
+                element = Item(item.name, item.kind, False, False, None, None, None)
+                self.text(element, f"v{inner}", flexible)
+            line(f"a{inner}.append(v{inner})")
+
+    def tags(self, layout: Layout, var: str, depth: int) -> None:
+        """The tagged fields, whose number is in n: known ones are read, others are skipped."""
+        line = self.source.line
+        with self.source.block("if n:"):
+            with self.source.block("if n > 127:"):
+                line("n, p = more(b, p, n)")
+            with self.source.block("for _ in range(n):"):
+                tag, end = f"t{depth}", f"q{depth}"
+                line(f"{tag}, p = uvarint(b, p)")
+                line("n, p = uvarint(b, p)")
+                line(f"{end} = p + n")
+                with self.source.block(f"if {end} > e:"):
+                    line(
+                        f"raise Malformed(f'tag {{{tag}}} ends {{{end} - e}} bytes beyond the end')"
+                    )
+                for item in layout.tagged:
+                    with (
+                        self.source.field(item.name),
+                        self.source.block(f"if {tag} == {item.tag}:"),
+                    ):
+                        self.item(item, f"{var}.{item.name}", True, depth)
+                        self.flush()
+                        with self.source.block(f"if p != {end}:"):
+                            line("raise Malformed('its size as a tagged field is wrong')")
+                        line("continue")
+                line(f"p = {end}")
