@@ -1,0 +1,182 @@
+"""Codecs of record batches, expanded within a limit.
+
+Never on the way of a produced or fetched batch: only who looks at single records comes here (replay
+of internal topics, lookup by time, compacted topics' keys, tools).
+"""
+
+from collections.abc import Callable
+from enum import IntEnum
+from struct import Struct
+from typing import Any, Final
+
+import cramjam
+
+from replog.records.errors import UndecodablePayload
+
+# A batch has at most max.message.bytes, but a hostile one expands without end: here we stop.
+DECOMPRESSED_BYTES_MAX: Final = 256 * 1024 * 1024
+
+_FIRST_GUESS_BYTES: Final = 4096
+_XERIAL_MAGIC: Final = b"\x82SNAPPY\x00"
+_XERIAL_HEADER_SIZE: Final = 16
+_XERIAL_BLOCK_BYTES: Final = 32 * 1024
+_LZ4_BLOCK_BYTES: Final = 64 * 1024
+# Independent blocks of at most 64 KiB, no checksums: the only frames that every Java client reads.
+_LZ4_FRAME_HEADER: Final = bytes.fromhex("04224d18604082")
+_LZ4_STORED: Final = 0x80000000
+_BLOCK_LENGTH = Struct(">i")
+_LZ4_BLOCK_LENGTH = Struct("<I")
+
+Bytes = bytes | bytearray | memoryview
+
+
+class Compression(IntEnum):
+    """The low three bits of a batch's attributes."""
+
+    NONE = 0
+    GZIP = 1
+    SNAPPY = 2
+    LZ4 = 3
+    ZSTD = 4
+
+
+# Bytes that a payload of the codec must begin with. Raw snappy has none.
+_FRAME_MAGIC: Final = {1: b"\x1f\x8b", 3: b"\x04\x22\x4d\x18", 4: b"\x28\xb5\x2f\xfd"}
+
+
+def plausible(codec: int, payload: Bytes) -> bool:
+    """Whether `payload` can be of this codec at all, by its first bytes (constant time)."""
+    if codec == Compression.NONE:
+        return True
+    if codec == Compression.SNAPPY:
+        return _plausible_snappy(payload)
+    magic = _FRAME_MAGIC.get(codec)
+    return magic is not None and bytes(payload[: len(magic)]) == magic
+
+
+def decompress(codec: int, payload: Bytes, limit: int = DECOMPRESSED_BYTES_MAX) -> Bytes:
+    """The expanded payload, at most `limit` bytes. Raises UndecodablePayload."""
+    if codec == Compression.NONE:
+        return payload
+    if codec == Compression.SNAPPY:
+        return _decompress_snappy(payload, limit)
+    expand = _EXPANDERS.get(codec)
+    if expand is None:
+        raise UndecodablePayload(f"codec {codec} is unknown")
+    return _expand(expand, payload, limit)
+
+
+def compress(codec: int, payload: bytes) -> bytes:
+    """`payload` as every client reads it. Raises UndecodablePayload when the codec is unknown."""
+    match codec:
+        case Compression.NONE:
+            return payload
+        case Compression.GZIP:
+            return bytes(cramjam.gzip.compress(payload))
+        case Compression.SNAPPY:
+            return _compress_snappy(payload)
+        case Compression.LZ4:
+            return _compress_lz4(payload)
+        case Compression.ZSTD:
+            return bytes(cramjam.zstd.compress(payload, level=3))
+    raise UndecodablePayload(f"codec {codec} is unknown")
+
+
+_EXPANDERS: Final[dict[int, Callable[[Any, Any], int]]] = {
+    Compression.GZIP: cramjam.gzip.decompress_into,
+    Compression.LZ4: cramjam.lz4.decompress_into,
+    Compression.ZSTD: cramjam.zstd.decompress_into,
+}
+
+
+def _expand(expand: Callable[[Any, Any], int], payload: Bytes, limit: int) -> memoryview:
+    # The formats do not tell their size reliably, and a claimed one is not to be trusted: the
+    # output grows fourfold until it is enough. Untouched pages of a large bytearray cost nothing.
+    size = min(limit, max(_FIRST_GUESS_BYTES, 4 * len(payload)))
+    while True:
+        output = bytearray(size)
+        try:
+            return memoryview(output)[: expand(payload, output)]
+        except cramjam.DecompressionError as error:
+            if size >= limit:
+                raise UndecodablePayload(
+                    f"{len(payload)} compressed bytes can't be expanded within {limit}: {error}"
+                ) from None
+            size = min(limit, 4 * size)
+
+
+def _snappy_length(payload: Bytes) -> int:
+    """The size that a raw block claims; -1 when it begins with no such size."""
+    length = shift = 0
+    for byte in bytes(payload[:5]):
+        length |= (byte & 0x7F) << shift
+        if byte < 0x80:
+            return length
+        shift += 7
+    return -1
+
+
+def _plausible_snappy(payload: Bytes) -> bool:
+    if bytes(payload[:8]) == _XERIAL_MAGIC:
+        return len(payload) >= _XERIAL_HEADER_SIZE
+    # A copy of up to 64 bytes takes three: no block expands more than that.
+    return 0 <= _snappy_length(payload) <= 32 * len(payload)
+
+
+def _decompress_snappy(payload: Bytes, limit: int) -> Bytes:
+    if bytes(payload[:8]) == _XERIAL_MAGIC:
+        return _decompress_xerial(payload, limit)
+    return _decompress_block(payload, limit)
+
+
+def _decompress_block(block: Bytes, limit: int) -> bytearray:
+    length = _snappy_length(block)
+    if not 0 <= length <= min(limit, 32 * len(block)):
+        raise UndecodablePayload(
+            f"snappy block of {len(block)} bytes claims {length}, at most {limit}"
+        )
+    output = bytearray(length)
+    try:
+        written = cramjam.snappy.decompress_raw_into(block, output)
+    except cramjam.DecompressionError as error:
+        raise UndecodablePayload(f"snappy block of {len(block)} bytes: {error}") from None
+    if written != length:
+        raise UndecodablePayload(f"snappy block claims {length} bytes and has {written}")
+    return output
+
+
+def _decompress_xerial(payload: Bytes, limit: int) -> bytearray:
+    """The framing of Java's snappy streams: a header, then blocks with their compressed length."""
+    output = bytearray()
+    position = _XERIAL_HEADER_SIZE
+    while position < len(payload):
+        if len(payload) - position < 4:
+            raise UndecodablePayload("snappy stream is cut off inside a block length")
+        (length,) = _BLOCK_LENGTH.unpack_from(payload, position)
+        position += 4
+        if not 0 < length <= len(payload) - position:
+            raise UndecodablePayload(f"snappy stream is cut off in a block of {length} bytes")
+        output += _decompress_block(payload[position : position + length], limit - len(output))
+        position += length
+    return output
+
+
+def _compress_snappy(payload: bytes) -> bytes:
+    parts = [_XERIAL_MAGIC, _BLOCK_LENGTH.pack(1), _BLOCK_LENGTH.pack(1)]
+    for start in range(0, len(payload), _XERIAL_BLOCK_BYTES):
+        block = bytes(cramjam.snappy.compress_raw(payload[start : start + _XERIAL_BLOCK_BYTES]))
+        parts += (_BLOCK_LENGTH.pack(len(block)), block)
+    return b"".join(parts)
+
+
+def _compress_lz4(payload: bytes) -> bytes:
+    parts = [_LZ4_FRAME_HEADER]
+    for start in range(0, len(payload), _LZ4_BLOCK_BYTES):
+        plain = payload[start : start + _LZ4_BLOCK_BYTES]
+        block = bytes(cramjam.lz4.compress_block(plain, store_size=False))
+        if len(block) < len(plain):
+            parts += (_LZ4_BLOCK_LENGTH.pack(len(block)), block)
+        else:
+            parts += (_LZ4_BLOCK_LENGTH.pack(len(plain) | _LZ4_STORED), plain)
+    parts.append(_LZ4_BLOCK_LENGTH.pack(0))
+    return b"".join(parts)
