@@ -1,0 +1,1 @@
+"""The real world for a node: sockets, files, threads, clocks and the coordinator's backends."""

@@ -1,0 +1,54 @@
+"""Who has been silent for too long: pure bookkeeping over the pings of the other sessions.
+
+Suspicion is not proof: the transaction that acts on it never lets it take more than half of the
+sessions. And who was paused itself has heard nobody meanwhile, so it begins counting anew.
+"""
+
+from collections.abc import Iterable
+
+
+class Suspicion:
+    """What one session has heard of the others. Times are milliseconds of one monotonic clock."""
+
+    def __init__(self, *, silence_ms: float, stall_ms: float, gap_ms: float) -> None:
+        self._silence_ms = silence_ms
+        self._stall_ms = stall_ms
+        self._gap_ms = gap_ms  # between two `turn`s: more means that we were paused ourselves
+        self._heard_ms: dict[str, float] = {}
+        self._turned_ms: dict[str, float] = {}  # when the event loop of the session last turned
+        self._last_turn_ms: float | None = None
+
+    def turn(self, now_ms: float) -> bool:
+        """Call it often. True when this process has been paused, and all is counted anew."""
+        last, self._last_turn_ms = self._last_turn_ms, now_ms
+        if last is None or now_ms - last <= self._gap_ms:
+            return False
+        for session in self._heard_ms:
+            self._heard_ms[session] = now_ms
+            self._turned_ms[session] = now_ms
+        return True
+
+    def members(self, sessions: Iterable[str], now_ms: float) -> None:
+        """These are the others; who is new counts as heard now."""
+        known = set(sessions)
+        for gone in self._heard_ms.keys() - known:
+            del self._heard_ms[gone], self._turned_ms[gone]
+        for new in known - self._heard_ms.keys():
+            self._heard_ms[new] = self._turned_ms[new] = now_ms
+
+    def heard(self, session: str, loop_age_ms: float, now_ms: float) -> None:
+        """A ping came; `loop_age_ms` is how long ago the sender's event loop had last turned."""
+        if session in self._heard_ms:
+            self._heard_ms[session] = now_ms
+            self._turned_ms[session] = now_ms - loop_age_ms
+
+    def suspects(self, now_ms: float) -> list[tuple[str, str]]:
+        """(session, reason) of each that is suspected, the longest silent first."""
+        found = []
+        for session, heard in sorted(self._heard_ms.items(), key=lambda item: item[1]):
+            if now_ms - heard >= self._silence_ms:
+                found.append((session, f"silent for {now_ms - heard:.0f} ms"))
+            elif now_ms - self._turned_ms[session] >= self._stall_ms:
+                stalled = now_ms - self._turned_ms[session]
+                found.append((session, f"event loop stopped for {stalled:.0f} ms"))
+        return found
