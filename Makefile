@@ -1,0 +1,75 @@
+# Two commands are all a newcomer needs: `make up` and `make test`. The rest is for working on Replog.
+#
+# SHORT=1 gives torture, interop, sim and bench a form that fits in a continuous-integration run.
+
+VENV ?= .venv
+BROKERS ?= 3
+PORT ?= 9092
+DATA ?=
+SHORT ?=
+
+# The first interpreter that is new enough. Override with `make PYTHON=/path/to/python3.12 ...`.
+PYTHON ?= $(shell for p in python3 python3.14 python3.13 python3.12 python3.11; do \
+	$$p -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && { echo $$p; break; }; done)
+
+BIN := $(VENV)/bin
+REPLOG := $(BIN)/replog
+
+.DEFAULT_GOAL := help
+.PHONY: help up down test check format sim torture interop bench wheel clean
+
+help: ## show this list
+	@grep -hE '^[a-z]+:.*## ' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 12
+
+up: $(VENV)/.tools ## install, start three brokers in the background, say where they are
+	@$(REPLOG) up --brokers $(BROKERS) --port $(PORT) $(if $(DATA),--data "$(DATA)") --detach
+
+down: ## stop the brokers that `make up` started; their data stays
+	@$(REPLOG) down $(if $(DATA),--data "$(DATA)")
+
+test: $(VENV)/.dev ## run all tests (less than eight minutes on two cores)
+	$(BIN)/pytest
+
+check: $(VENV)/.dev ## lint, format, types and the floors of the house
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+
+format: $(VENV)/.dev ## let ruff put the code in shape
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+
+sim: $(VENV)/.dev ## play random faults against three simulated brokers
+	$(REPLOG) sim --seeds $(if $(SHORT),50,2000)
+
+torture: $(VENV)/.dev ## kill the leader of a real cluster under load, over and over
+	REPLOG_KILLS=$(if $(SHORT),20,200) $(BIN)/pytest tests/faults --timeout $(if $(SHORT),300,3600)
+
+interop: $(VENV)/.dev ## confluent-kafka, kafka-python, aiokafka and kcat against a real cluster
+	@command -v kcat >/dev/null || { \
+		echo "kcat is missing: install it, e.g. with 'apt-get install kcat' or 'brew install kcat'"; exit 1; }
+	REPLOG_CLIENT_RECORDS=$(if $(SHORT),10000,100000) $(BIN)/pytest tests/clients \
+		--timeout $(if $(SHORT),120,1200)
+
+bench: $(VENV)/.tools ## measure a local cluster, beside what this machine can do at best
+	$(BIN)/python bench/run.py $(if $(SHORT),--short)
+
+wheel: $(VENV)/.dev ## build dist/replog-*.whl and the source archive
+	$(BIN)/python -m build
+
+clean: ## remove the virtual environment, builds and caches (not the brokers' data)
+	rm -rf "$(VENV)" build dist bench/bin .mypy_cache .ruff_cache .import_linter_cache .hypothesis
+
+$(VENV)/bin/python:
+	@test -n "$(PYTHON)" || { echo "Replog needs Python 3.11 or newer, and no python3 here is." \
+		"Install one, or name it: make PYTHON=/path/to/python3.12 $(MAKECMDGOALS)"; exit 1; }
+	$(PYTHON) -m venv "$(VENV)"
+
+$(VENV)/.tools: $(VENV)/bin/python pyproject.toml
+	$(BIN)/python -m pip install --quiet --editable '.[tools]'
+	@touch $@
+
+$(VENV)/.dev: $(VENV)/bin/python pyproject.toml
+	$(BIN)/python -m pip install --quiet --editable '.[dev]'
+	@touch $@ $(VENV)/.tools
