@@ -166,8 +166,8 @@ class SqliteCoordination:
             if result.error is WriteError.SESSION_EXPIRED:
                 self._poll()
             return
+        self._poll()  # before the nudge: it learns of sessions that began just before this write
         self._pings.nudge()
-        self._poll()
 
     def _do_read(self, token: int, roots: tuple[str, ...]) -> None:
         nodes: dict[str, StoredNode] | None = None
@@ -238,7 +238,7 @@ class SqliteCoordination:
         self._pings.session = session
         self._succeeded()
         self._emit(SessionStarted(session))
-        self._look_at_sessions()
+        self._poll()
         self._pings.nudge()
 
     def _lose_session(self, reason: str) -> None:
