@@ -3,6 +3,7 @@
 from replog.codec.compile import Part, decode, encode, encode_bytes
 from replog.codec.errors import MalformedMessage, UnencodableMessage
 from replog.codec.primitives import Buffer
+from replog.codec.stored import decode_key, decode_value, encode_key, encode_value, prefix_of
 
 __all__ = [
     "Buffer",
@@ -10,6 +11,11 @@ __all__ = [
     "Part",
     "UnencodableMessage",
     "decode",
+    "decode_key",
+    "decode_value",
     "encode",
     "encode_bytes",
+    "encode_key",
+    "encode_value",
+    "prefix_of",
 ]

@@ -19,8 +19,10 @@ Part = Buffer | FileRange
 _DecodeFunction = Callable[[Buffer, int, int], tuple[Any, int]]
 _EncodeFunction = Callable[[Message, bytes], list[Part]]
 
-# The bool says that the buffer has to be bytes.
-_decoders: dict[tuple[type[Message], int], tuple[_DecodeFunction, bool, Source]] = {}
+# With the type that the function's buffer must have.
+_Decoder = tuple[_DecodeFunction, type[bytes] | type[memoryview], Source]
+
+_decoders: dict[tuple[type[Message], int], _Decoder] = {}
 _encoders: dict[tuple[type[Message], int], tuple[_EncodeFunction, Source]] = {}
 
 
@@ -35,9 +37,9 @@ def decode(cls: type[M], version: int, buffer: Buffer, offset: int = 0) -> tuple
     found = _decoders.get((cls, version))
     if found is None:
         found = _compile_decoder(cls, version)
-    function, whole, source = found
-    if whole and type(buffer) is not bytes:
-        buffer = bytes(buffer)
+    function, wanted, source = found
+    if type(buffer) is not wanted:
+        buffer = wanted(buffer)
     try:
         message, end = function(buffer, offset, len(buffer))
     except (struct.error, IndexError) as error:
@@ -79,11 +81,11 @@ def encode_bytes(message: Message, version: int, prefix: bytes = b"") -> bytes:
     return b"".join(buffers)
 
 
-def _compile_decoder(cls: type[Message], version: int) -> tuple[_DecodeFunction, bool, Source]:
+def _compile_decoder(cls: type[Message], version: int) -> _Decoder:
     layout = layout_of(cls, version)
     views = has_records(layout)
     source = write_decoder(layout, f"{cls.__name__} v{version}", views)
-    found: tuple[_DecodeFunction, bool, Source] = (source.function(), not views, source)
+    found: _Decoder = (source.function(), memoryview if views else bytes, source)
     _decoders[cls, version] = found
     return found
 

@@ -87,20 +87,26 @@ class _Writer:
             self.source.line(f"p += {size}")
         self.run = []
 
-    def length(self, flexible: bool, code: str) -> str:
-        """Reads a length into n, with the run before it; returns the condition for not null.
+    def length(self, flexible: bool, code: str, size: int = 1) -> None:
+        """Reads a length into n, with the run before it: bytes, or elements of at least `size`.
 
-        A compact length is one more than the length, 0 is null.
+        A compact length is one more than the length, 0 is null; below 128 it needs no check, as
+        nothing is allocated for it that the content would not run out for at once.
         """
+        line = self.source.line
+        times = f" * {size}" if size > 1 else ""
         if not flexible:
             self.run.append((code, "n"))
             self.flush()
-            return "n >= 0"
+            with self.source.block(f"if n{times} > e - p:"):
+                line("raise Malformed(f'length {n} with {e - p} bytes left')")
+            return
         self.run.append(("B", "n"))
         self.flush()
         with self.source.block("if n > 127:"):
-            self.source.line("n, p = more(b, p, n)")
-        return "n"
+            line("n, p = more(b, p, n)")
+            with self.source.block(f"if {f'(n - 1){times}' if times else 'n - 1'} > e - p:"):
+                line("raise Malformed(f'length {n - 1} with {e - p} bytes left')")
 
     def null(self, item: Item, target: str) -> None:
         """The branch for null."""
@@ -122,22 +128,25 @@ class _Writer:
             self.text(item, target, flexible)
 
     def text(self, item: Item, target: str, flexible: bool) -> None:
-        """A string, bytes or records."""
+        """A string, bytes or records. The empty one is frequent and has a branch of its own."""
         line = self.source.line
-        present = self.length(flexible, "h" if item.kind == "string" else "i")
-        with self.source.block(f"if {present}:"):
-            line("q = p + n - 1" if flexible else "q = p + n")
-            with self.source.block("if q > e:"):
-                line("raise Malformed(f'{q - e} bytes beyond the end')")
+        self.length(flexible, "h" if item.kind == "string" else "i")
+        empty = "n == 1" if flexible else "n == 0"
+        piece = "b[p:q].tobytes()" if self.views else "b[p:q]"
+        if item.kind == "string":
+            piece += ".decode('utf-8', 'replace')"
+        elif item.kind == "records":
             piece = "b[p:q]"
-            if item.kind == "string" and self.views:
-                piece = "str(b[p:q], 'utf-8', 'replace')"
-            elif item.kind == "string":
-                piece = "b[p:q].decode('utf-8', 'replace')"
-            elif item.kind == "bytes" and self.views:
-                piece = "bytes(b[p:q])"
+        with self.source.block("if n > 1:" if flexible else "if n > 0:"):
+            line("q = p + n - 1" if flexible else "q = p + n")
+            if flexible:
+                with self.source.block("if q > e:"):
+                    line("raise Malformed(f'length {n - 1} with {e - p} bytes left')")
             line(f"{target} = {piece}")
             line("p = q")
+        with self.source.block(f"elif {empty}:"):
+            nothing = {"string": "''", "bytes": "b''", "records": "b[p:p]"}[item.kind]
+            line(f"{target} = {nothing}")
         self.null(item, target)
 
     def nullable_struct(self, item: Item, layout: Layout, target: str, depth: int) -> None:
@@ -157,38 +166,40 @@ class _Writer:
     def array(self, item: Item, target: str, flexible: bool, depth: int) -> None:
         """An array of anything."""
         line = self.source.line
-        present = self.length(flexible, "i")
-        with self.source.block(f"if {present}:"):
-            if flexible:
-                line("n -= 1")
-            size = element_size_min(item, flexible)
-            with self.source.block(f"if n * {size} > e - p:" if size > 1 else "if n > e - p:"):
-                line("raise Malformed(f'{n} elements in {e - p} bytes')")
-            if item.kind == "uuid":
-                line(f"{target} = [bytes(b[q:q + 16]) for q in range(p, p + n * 16, 16)]")
-                line("p += n * 16")
-            elif item.kind in FORMATS:
-                self.numbers(item.kind, target)
-            else:
+        self.length(flexible, "i", element_size_min(item, flexible))
+        with self.source.block("if n:" if flexible else "if n >= 0:"):
+            if item.kind not in FORMATS:
                 self.elements(item, target, flexible, depth)
+            else:
+                if flexible:
+                    line("n -= 1")
+                self.numbers(item.kind, target)
         self.null(item, target)
 
     def numbers(self, kind: str, target: str) -> None:
         """An array of numbers."""
+        line = self.source.line
+        if kind == "uuid":
+            with self.source.block("if n * 16 > e - p:"):
+                line("raise Malformed(f'{n} uuids in {e - p} bytes')")
+            line(f"{target} = [bytes(b[q:q + 16]) for q in range(p, p + n * 16, 16)]")
+            line("p += n * 16")
+            return
         code = FORMATS[kind]
         short = self.source.constant(f"short_{kind}", unpackers(code, SHORT_ARRAY))
-        self.source.line(
+        line(
             f"{target} = list({short}[n](b, p) if n < {SHORT_ARRAY} "
             f"else unpack_from(f'>{{n}}{code}', b, p))"
         )
-        self.source.line(f"p += n * {SIZES[kind]}")
+        line(f"p += n * {SIZES[kind]}")
 
     def elements(self, item: Item, target: str, flexible: bool, depth: int) -> None:
         """The elements of an array of structs or strings."""
         line = self.source.line
         inner = depth + 1
         line(f"{target} = a{inner} = []")
-        with self.source.field("[]"), self.source.block("for _ in range(n):"):
+        times = "range(1, n)" if flexible else "range(n)"
+        with self.source.field("[]"), self.source.block(f"for _ in {times}:"):
             if item.struct:
                 self.struct(item.struct, f"v{inner}", inner)
             else:
