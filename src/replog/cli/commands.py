@@ -1,0 +1,58 @@
+"""The table of all commands. Adding one is a row here and two functions in its module.
+
+For a row `(("topic", "create"), "replog.cli.topic", "create", ...)` the module has
+`create_options(parser)`, which adds options and examples, and `create(arguments) -> int`, which
+does the work and returns the exit code.
+"""
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class Command:
+    """One command: what is typed, and where its code is."""
+
+    path: tuple[str, ...]
+    module: str
+    function: str
+    summary: str
+
+    @property
+    def name(self) -> str:
+        return " ".join(self.path)
+
+
+COMMANDS: tuple[Command, ...] = (
+    Command(("up",), "replog.cli.up", "up", "start a cluster on this machine"),
+    Command(("down",), "replog.cli.up", "down", "stop the brokers of a cluster; data stays"),
+    Command(("status",), "replog.cli.status", "status", "show brokers, topics and their health"),
+    Command(("broker", "start"), "replog.cli.broker", "start", "start one broker of a cluster"),
+    Command(("broker", "stop"), "replog.cli.broker", "stop", "stop one broker in good order"),
+    Command(("broker", "kill"), "replog.cli.broker", "kill", "kill one broker (SIGKILL)"),
+    Command(("broker", "pause"), "replog.cli.broker", "pause", "freeze one broker (SIGSTOP)"),
+    Command(("broker", "resume"), "replog.cli.broker", "resume", "let a frozen broker go on"),
+    Command(("broker", "run"), "replog.cli.broker", "run", "run a broker here, from a file"),
+    Command(("topic", "create"), "replog.cli.topic_create", "create", "create a topic"),
+    Command(("topic", "list"), "replog.cli.topic", "list_topics", "list topics"),
+    Command(("topic", "describe"), "replog.cli.topic", "describe", "show every replica of topics"),
+    Command(("topic", "delete"), "replog.cli.topic", "delete", "delete topics and their records"),
+    Command(("produce",), "replog.cli.produce", "produce", "write lines of stdin to a topic"),
+    Command(("consume",), "replog.cli.consume", "consume", "write records of a topic to stdout"),
+    Command(("demo", "failover"), "replog.cli.demo", "failover", "watch leadership move, proven"),
+    Command(("sim",), "replog.cli.simulate", "simulate", "run brokers in a simulated world"),
+)
+
+GROUPS: dict[str, str] = {
+    "broker": "one broker: start, stop, kill, pause, resume, run",
+    "topic": "topics: create, list, describe, delete",
+    "demo": "show what replication does",
+}
+
+
+def find(words: list[str]) -> tuple[Command, list[str]] | None:
+    """The command that `words` begins with, and the words after it; None when there is none."""
+    for command in COMMANDS:
+        depth = len(command.path)
+        if tuple(words[:depth]) == command.path:
+            return command, words[depth:]
+    return None
