@@ -1,7 +1,7 @@
 """What one broker was told: values, listeners, and where its cluster meets."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from replog.model.config_table import BROKER
 from replog.model.config_values import ConfigError, Value, known_key, parse_value
@@ -14,8 +14,7 @@ _MINUTE_MS = 60_000
 _HOUR_MS = 60 * _MINUTE_MS
 
 
-@dataclass(frozen=True, slots=True)
-class CoordinatorAddress:
+class CoordinatorAddress(NamedTuple):
     """Where the brokers of a cluster meet."""
 
     kind: str  # "sqlite"

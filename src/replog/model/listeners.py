@@ -1,15 +1,14 @@
 """Listeners: `NAME://HOST:PORT`, as brokers listen on them and as others are told to reach them."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from replog.model.config_values import ConfigError
 
 PORT_MAX = 65535
 
 
-@dataclass(frozen=True, slots=True)
-class Listener:
+class Listener(NamedTuple):
     """One address. An empty host means every interface when listening."""
 
     name: str  # upper case

@@ -7,7 +7,7 @@ def parse_properties(text: str) -> dict[str, str]:
     """Names and values of a properties file; a name that comes twice has its last value.
 
     A line is `name=value`, `name: value` or `name value`. `#` and `!` begin a comment, a backslash
-    at the end of a line joins the next one, and escapes are those of Java (`\\t`, `\\u0041`, `\\=`).
+    at the end of a line joins the next one, and escapes are Java's (`\\t`, `\\u0041`, `\\=`).
     """
     found: dict[str, str] = {}
     for line in _logical_lines(text):

@@ -1,0 +1,165 @@
+"""Configurations as tools see them: effective value, where it comes from, and what it goes before.
+
+A value may be set in several places. `synonyms` lists them, the one that counts first: a topic's
+own override, the dynamic value of the broker, that of all brokers, the broker's file, the default
+(KIP-226).
+"""
+
+from collections.abc import Callable, Iterator, Mapping
+from enum import IntEnum
+from typing import NamedTuple
+
+from replog.model.broker_config import BrokerConfig
+from replog.model.config_table import BROKER, CLIENT_METRICS, GROUP, TOPIC, ConfigKey
+from replog.model.config_values import ConfigError, value_text
+from replog.model.topic_config import topic_value
+
+
+class ConfigSource(IntEnum):
+    """Where a value comes from, by its number in DescribeConfigs."""
+
+    TOPIC = 1
+    DYNAMIC_BROKER = 2
+    DYNAMIC_DEFAULT_BROKER = 3
+    STATIC_BROKER = 4
+    DEFAULT = 5
+
+
+# The number of a type in DescribeConfigs.
+CONFIG_TYPES: Mapping[str, int] = {
+    "boolean": 1,
+    "string": 2,
+    "int": 3,
+    "short": 4,
+    "long": 5,
+    "double": 6,
+    "list": 7,
+    "class": 8,
+    "password": 9,
+}
+
+# Configurations that mean the same in different units: the first one that is set counts.
+_FAMILIES = (
+    ("log.roll.ms", "log.roll.hours"),
+    ("log.roll.jitter.ms", "log.roll.jitter.hours"),
+    ("log.flush.interval.ms", "log.flush.scheduler.interval.ms"),
+    ("log.retention.ms", "log.retention.minutes", "log.retention.hours"),
+)
+_FAMILY = {name: family for family in _FAMILIES for name in family}
+
+
+class ConfigSynonym(NamedTuple):
+    """One place where a value is set."""
+
+    name: str
+    value: str | None
+    source: ConfigSource
+
+
+class ConfigEntry(NamedTuple):
+    """One configuration of a resource."""
+
+    key: ConfigKey
+    value: str | None  # None also for what must not be shown
+    source: ConfigSource
+    synonyms: tuple[ConfigSynonym, ...]
+
+    @property
+    def sensitive(self) -> bool:
+        return self.key.kind == "password"
+
+    @property
+    def type_number(self) -> int:
+        return CONFIG_TYPES[self.key.kind]
+
+
+def topic_entries(broker: BrokerConfig, overrides: Mapping[str, str]) -> Iterator[ConfigEntry]:
+    """Every configuration of a topic with these overrides, by name."""
+    for name, key in TOPIC.items():
+        synonyms = _broker_synonyms(broker, key.fallback) if key.fallback else []
+        if name in overrides:
+            own = _shown(key, overrides[name])
+            synonyms.insert(0, ConfigSynonym(name, own, ConfigSource.TOPIC))
+            value = own
+        else:
+            value = _text(topic_value(broker, name, overrides))
+        source = synonyms[0].source if synonyms else ConfigSource.DEFAULT
+        yield ConfigEntry(key, value, source, tuple(synonyms))
+
+
+def broker_entries(broker: BrokerConfig) -> Iterator[ConfigEntry]:
+    """Every configuration of a broker, by name."""
+    for name, key in BROKER.items():
+        synonyms = _broker_synonyms(broker, name)
+        value = synonyms[0].value if synonyms else _shown(key, broker.text(name))
+        source = synonyms[0].source if synonyms else ConfigSource.DEFAULT
+        yield ConfigEntry(key, value, source, tuple(synonyms))
+
+
+def dynamic_default_entries(broker: BrokerConfig) -> Iterator[ConfigEntry]:
+    """What was set for all brokers while they ran, by name."""
+    source = ConfigSource.DYNAMIC_DEFAULT_BROKER
+    for name, text in broker.dynamic_default.items():
+        key = BROKER.get(name)
+        if key is not None:
+            value = _shown(key, text)
+            yield ConfigEntry(key, value, source, (ConfigSynonym(name, value, source),))
+
+
+def group_entries(broker: BrokerConfig) -> Iterator[ConfigEntry]:
+    """The configurations of a consumer group: those that its broker says."""
+    for name, key in GROUP.items():
+        synonyms = _broker_synonyms(broker, key.fallback) if key.fallback else []
+        if not synonyms:
+            synonyms = [ConfigSynonym(name, key.default, ConfigSource.DEFAULT)]
+        yield ConfigEntry(key, synonyms[0].value, synonyms[0].source, tuple(synonyms))
+
+
+def client_metrics_entries() -> Iterator[ConfigEntry]:
+    """The configurations of a client metrics subscription: nobody can set one yet."""
+    for key in CLIENT_METRICS.values():
+        yield ConfigEntry(key, key.default, ConfigSource.DEFAULT, ())
+
+
+def _broker_synonyms(broker: BrokerConfig, name: str) -> list[ConfigSynonym]:
+    """The places where a broker configuration is set, the one that counts first.
+
+    Those of a family count from the configuration that was asked for on: `log.retention.hours`
+    is only a synonym of a `log.retention.ms` that is set.
+    """
+    family = _FAMILY.get(name, (name,))
+    layers: tuple[tuple[ConfigSource, Callable[[str], str | None]], ...] = (
+        (ConfigSource.DYNAMIC_BROKER, broker.dynamic.get),
+        (ConfigSource.DYNAMIC_DEFAULT_BROKER, broker.dynamic_default.get),
+        (ConfigSource.STATIC_BROKER, broker.given.get),
+        (ConfigSource.DEFAULT, lambda member: BROKER[member].default),
+    )
+    found = [
+        ConfigSynonym(member, _shown(BROKER[member], text), source)
+        for source, lookup in layers
+        for member in family
+        if (text := lookup(member)) is not None
+    ]
+    while found and found[0].name != name:
+        found.pop(0)
+    return found
+
+
+def _shown(key: ConfigKey, text: str | None) -> str | None:
+    """`text` in its usual form; nothing of a secret; a broken value as it stands."""
+    if key.kind == "password":
+        return None
+    try:
+        return value_text(key, text)
+    except ConfigError:
+        return text
+
+
+def _text(value: object) -> str | None:
+    if value is None:
+        return None
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, tuple):
+        return ",".join(value)
+    return str(value)
