@@ -1,0 +1,176 @@
+"""What becomes of one partition when something happens to brokers, or when its leader proposes an
+ISR.
+
+Every function takes the committed record and returns the next one, or None when nothing changes.
+Epochs rise in `PartitionRecord.merge` alone.
+"""
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from replog.core.controller.election import elect
+from replog.model.cluster import BrokerRecord, BrokerState
+from replog.model.errors import ErrorCode, Refused
+from replog.model.ids import NO_EPOCH, NO_LEADER
+from replog.model.partition import PartitionRecord
+
+
+@dataclass(frozen=True, slots=True)
+class Liveness:
+    """Which brokers may do what, at one moment."""
+
+    eligible: frozenset[int]  # may be elected and be in an ISR
+    leaving: frozenset[int] = (
+        frozenset()
+    )  # in controlled shutdown: lead on while nobody can take over
+
+    @classmethod
+    def of(cls, brokers: Mapping[int, BrokerRecord]) -> "Liveness":
+        """Read it off the broker table."""
+        leaving = [b for b, r in brokers.items() if r.state is BrokerState.CONTROLLED_SHUTDOWN]
+        return cls(
+            frozenset(broker for broker, record in brokers.items() if record.eligible),
+            frozenset(leaving),
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """The next record of a partition. `unclean`: committed records may be lost with it."""
+
+    record: PartitionRecord
+    unclean: bool = False
+
+
+def reconcile(
+    record: PartitionRecord, liveness: Liveness, *, unclean: bool, controller_epoch: int
+) -> Change | None:
+    """Bring one partition into line with who is alive.
+
+    Covers a broker that died (it leaves the ISR unless it is the last member, and a leaderless
+    partition elects), one that came up (a leaderless partition elects; nothing else moves), and one
+    in controlled shutdown (leadership moves away, then it leaves the ISR; where nobody can take
+    over it goes on leading).
+    """
+    members = tuple(broker for broker in record.isr if broker in liveness.eligible)
+    if members:
+        isr = members
+        keeps_leader = record.leader in members
+    else:
+        keeps_leader = record.leader in record.isr and record.leader in liveness.leaving
+        isr = tuple(b for b in record.isr if b in liveness.leaving) if keeps_leader else record.isr
+    if keeps_leader:
+        if isr == record.isr:
+            return None
+        return Change(record.merge(controller_epoch=controller_epoch, isr=isr))
+    election = elect(record, liveness.eligible, unclean=unclean)
+    if election.leader == NO_LEADER and record.leader == NO_LEADER:
+        return None
+    next_record = record.merge(
+        controller_epoch=controller_epoch,
+        leader=election.leader,
+        isr=election.isr,
+        bump_leader_epoch=True,
+    )
+    if election.leader in record.elr:
+        elr = tuple(broker for broker in record.elr if broker != election.leader)
+        next_record = replace(next_record, elr=elr)
+    return Change(next_record, election.unclean)
+
+
+@dataclass(frozen=True, slots=True)
+class IsrProposal:
+    """What a leader asks for. `isr` in order of admission, with the broker epoch of each member."""
+
+    broker_id: int  # who asks
+    leader_epoch: int
+    partition_epoch: int
+    isr: tuple[tuple[int, int], ...]  # (broker id, broker epoch or -1 when it isn't known)
+
+
+def accept_isr(
+    record: PartitionRecord,
+    proposal: IsrProposal,
+    brokers: Mapping[int, BrokerRecord],
+    *,
+    controller_epoch: int,
+) -> PartitionRecord | Refused | None:
+    """Judge an AlterPartition: a compare-and-set by the current leader on both epochs.
+
+    None when the ISR is already so. A leader from the future means that this controller is out of
+    date.
+    """
+    refusal = _refuse_proposer(record, proposal)
+    if refusal is None:
+        refusal = _refuse_members(record, proposal, brokers)
+    if refusal is not None:
+        return refusal
+    isr = tuple(broker for broker, _ in proposal.isr)
+    if isr == record.isr:
+        return None
+    elr = tuple(broker for broker in record.elr if broker not in isr)
+    return replace(record.merge(controller_epoch=controller_epoch, isr=isr), elr=elr)
+
+
+def _refuse_proposer(record: PartitionRecord, proposal: IsrProposal) -> Refused | None:
+    if (
+        proposal.leader_epoch > record.leader_epoch
+        or proposal.partition_epoch > record.partition_epoch
+    ):
+        return Refused(ErrorCode.NOT_CONTROLLER)
+    if proposal.leader_epoch < record.leader_epoch:
+        return Refused(ErrorCode.FENCED_LEADER_EPOCH)
+    if proposal.broker_id != record.leader:
+        return Refused(ErrorCode.INVALID_REQUEST, "only the leader may change the ISR")
+    if proposal.partition_epoch < record.partition_epoch:
+        return Refused(ErrorCode.INVALID_UPDATE_VERSION)
+    return None
+
+
+def _refuse_members(
+    record: PartitionRecord, proposal: IsrProposal, brokers: Mapping[int, BrokerRecord]
+) -> Refused | None:
+    members = [broker for broker, _ in proposal.isr]
+    if len(set(members)) < len(members) or not set(members) <= set(record.replicas):
+        return Refused(ErrorCode.INVALID_REQUEST, "an ISR names assigned replicas, each once")
+    if record.leader not in members:
+        return Refused(ErrorCode.INVALID_REQUEST, "the leader is in the ISR")
+    for member, epoch in proposal.isr:
+        broker = brokers.get(member)
+        if broker is None or epoch not in (NO_EPOCH, broker.broker_epoch):
+            return Refused(ErrorCode.INELIGIBLE_REPLICA, f"broker {member} is gone or restarted")
+        # A leader in controlled shutdown may still let a follower in, so that somebody can take
+        # over.
+        if not broker.eligible and member != record.leader:
+            return Refused(ErrorCode.INELIGIBLE_REPLICA, f"broker {member} is {broker.state.name}")
+    return None
+
+
+def new_partition(
+    replicas: Sequence[int], eligible: Collection[int], *, controller_epoch: int
+) -> PartitionRecord:
+    """The first record of a partition: every eligible replica is in sync, as there is nothing to
+    copy.
+
+    With no eligible replica the partition is offline, with all replicas in the ISR.
+    """
+    members = tuple(broker for broker in replicas if broker in eligible)
+    return PartitionRecord(
+        replicas=tuple(replicas),
+        isr=members or tuple(replicas),
+        leader=members[0] if members else NO_LEADER,
+        leader_epoch=0,
+        partition_epoch=0,
+        controller_epoch=controller_epoch,
+    )
+
+
+def partitions_held_back(
+    records: Collection[PartitionRecord], broker: int, eligible: Collection[int]
+) -> int:
+    """How many partitions `broker` still leads that an eligible replica may yet take over."""
+    return sum(
+        1
+        for record in records
+        if record.leader == broker and any(other in eligible for other in record.replicas)
+    )
