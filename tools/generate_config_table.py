@@ -36,7 +36,7 @@ A broker takes them from `--config FILE` (Kafka's `server.properties`) or `--set
 An unknown name, a value of the wrong type or out of range is refused at the start, and so is
 what would be dangerous to ignore: an authorizer, a listener that is not PLAINTEXT, more than
 one log folder, tiered storage. A name under `listener.name.` is accepted and has no effect yet.
-""".split("\n")
+"""
 SCOPES = ("broker", "topic", "group", "client-metrics")
 
 # Why a configuration has no effect yet: the longest prefix of its name decides.
@@ -262,7 +262,7 @@ def cell(text: str | None) -> str:
 
 def page(rows: list[Row]) -> str:
     """The page: what has an effect first, then the rest with the reason."""
-    out = [*PREFACE]
+    out = PREFACE.split("\n")
     for scope in SCOPES:
         chosen = [row for row in rows if row.scope == scope]
         now = [row for row in chosen if row.effective]
@@ -276,7 +276,8 @@ def page(rows: list[Row]) -> str:
                 default += f" (Kafka: {cell(row.default)})"
             check = row.check.replace("|", ", ")
             out.append(f"| `{row.name}` | {row.type} | {default} | {check} | {row.doc} |")
-        out += ["", "No effect yet:", "", "| name | default | why |", "|---|---|---|"]
+        out += [""] if now else []
+        out += ["No effect yet:", "", "| name | default | why |", "|---|---|---|"]
         out += [f"| `{row.name}` | {cell(row.value)} | {reason(row.name)} |" for row in later]
         out.append("")
     return "\n".join(out)

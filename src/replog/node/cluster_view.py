@@ -1,0 +1,36 @@
+"""The cluster as clients are shown it: who is alive, and where a client reaches whom."""
+
+from replog.model.cluster import BrokerRecord, BrokerState, ClusterState, Endpoint
+from replog.model.inputs import Received
+
+# Bit n of a set of authorized operations is the operation of code n (KIP-430). Without an
+# authorizer everybody may do all that the resource knows.
+NO_OPERATIONS = -(1 << 31)  # not asked for
+TOPIC_OPERATIONS = sum(1 << code for code in (3, 4, 5, 6, 7, 8, 10, 11))
+CLUSTER_OPERATIONS = sum(1 << code for code in (5, 7, 8, 9, 10, 11, 12))
+
+
+def is_alive(broker: BrokerRecord) -> bool:
+    """Whether clients are sent to this broker. One that is shutting down still serves."""
+    return broker.state in (BrokerState.ACTIVE, BrokerState.CONTROLLED_SHUTDOWN)
+
+
+def client_endpoint(broker: BrokerRecord, request: Received) -> Endpoint | None:
+    """Where who sent `request` reaches `broker`: by the listener through which it came to us.
+
+    A request that came through no listener gets the broker's first. None: the broker has no such
+    listener.
+    """
+    if not request.listener:
+        return broker.endpoints[0] if broker.endpoints else None
+    return broker.endpoint(request.listener)
+
+
+def reachable(cluster: ClusterState, request: Received) -> dict[int, Endpoint]:
+    """The live brokers that who sent `request` can reach, by id."""
+    found = {}
+    for broker in cluster.brokers.values():
+        endpoint = client_endpoint(broker, request) if is_alive(broker) else None
+        if endpoint is not None:
+            found[broker.broker_id] = endpoint
+    return found
