@@ -194,3 +194,10 @@ class Refused:
 
     error: ErrorCode
     message: str | None = None
+
+
+class InvariantBroken(Exception):
+    """Cluster-wide state is not what it must be: going on could lose records, so the process ends.
+
+    Never for what a client sent or a disk returned: that is refused, or takes one partition offline.
+    """

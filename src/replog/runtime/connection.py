@@ -1,0 +1,357 @@
+"""One accepted connection: frames in, requests to the node, replies out in order.
+
+The socket is non-blocking and belongs to this object: received into the frame buffer and parsed in
+place. Reading stops, and the client's own window fills, while the client does not take its replies,
+has too many requests unanswered, or all clients together hold too much memory.
+"""
+
+import logging
+import os
+import socket
+from asyncio import AbstractEventLoop
+from typing import Protocol
+
+from replog.codec import UnencodableMessage
+from replog.model.inputs import Input, PeerIdentity, Received
+from replog.model.messages import Message, Response
+from replog.model.messages.broker_handshake import BrokerHandshakeRequest
+from replog.runtime.handshake import Acceptor, Self
+from replog.runtime.limits import FRAMES_PER_TURN, Limits
+from replog.runtime.outbox import Outbox, RangeLost
+from replog.wire import CLOSING_ERRORS, FrameBuffer, ParsedRequest, ServerConnection
+
+_log = logging.getLogger("replog.network")
+
+
+class Flushable(Protocol):
+    """Something whose output leaves at the end of the turn."""
+
+    def flush(self) -> None: ...
+
+
+class Host(Protocol):
+    """What a connection needs of the loop that it lives in."""
+
+    loop: AbstractEventLoop
+    limits: Limits
+    request_bytes: int  # held in the buffers of all clients' connections
+
+    def identity(self) -> Self:
+        """Who this broker is now."""
+        ...
+
+    def own_epoch(self) -> int:
+        """Number of this broker's registration now."""
+        ...
+
+    def begin_turn(self) -> float:
+        """Monotonic milliseconds."""
+        ...
+
+    def step(self, event: Input) -> None:
+        """Give the node an input and carry out what it answers, without sending yet."""
+        ...
+
+    def end_turn(self) -> None:
+        """Send what this turn has produced, deliver what that has caused, set the next alarm."""
+        ...
+
+    def mark_dirty(self, item: Flushable) -> None: ...
+
+    def forget(self, connection: "Connection") -> None:
+        """The connection is closed."""
+        ...
+
+    def adopt(self, sock: socket.socket, listener: str, *, reserved: bool) -> None:
+        """Serve a socket that was accepted. Raises OSError when it is broken already."""
+        ...
+
+    def proved_peer(self, connection: "Connection") -> None:
+        """The connection no longer counts against the limits for clients."""
+        ...
+
+
+class Connection:
+    """See the module. `id` is unique in the life of the process."""
+
+    __slots__ = (
+        "_acceptor",
+        "_accounted",
+        "_buffer",
+        "_dirty",
+        "_host",
+        "_own_epoch",
+        "_reading",
+        "_scheduled",
+        "_wire",
+        "_writing",
+        "client_host",
+        "closed",
+        "counted",
+        "frame_since_ms",
+        "id",
+        "listener",
+        "outbox",
+        "peer",
+        "reserved",
+        "sock",
+        "took_reserved",
+        "touched_ms",
+    )
+
+    def __init__(
+        self, host: Host, number: int, sock: socket.socket, *, listener: str, reserved: bool
+    ) -> None:
+        self.id = number
+        self.sock = sock
+        self.client_host: str = sock.getpeername()[0]
+        self.listener = listener
+        self.reserved = reserved  # only a broker's handshake may come first
+        self.took_reserved = reserved
+        self.counted = True  # against the limits for clients
+        self.closed = False
+        self.peer: PeerIdentity | None = None
+        self.outbox = Outbox()
+        self.touched_ms = self.frame_since_ms = host.begin_turn()
+        self._host = host
+        self._wire = ServerConnection()
+        self._buffer = FrameBuffer(host.limits.frame_bytes)
+        self._accounted = 0
+        self._acceptor: Acceptor | None = None
+        self._own_epoch = 0  # of our registration when the peer proved itself
+        self._reading = self._writing = self._dirty = self._scheduled = False
+        self._watch()
+
+    def __repr__(self) -> str:
+        who = f"broker {self.peer.broker_id}" if self.peer else "client"
+        return f"{who} at {self.client_host}"
+
+    # ---- in ---------------------------------------------------------------------------------
+
+    def _on_readable(self) -> None:
+        buffer = self._buffer
+        try:
+            count = self.sock.recv_into(buffer.writable())
+        except (BlockingIOError, InterruptedError):
+            return
+        except OSError:
+            count = 0
+        self.touched_ms = self._host.begin_turn()
+        if count:
+            buffer.wrote(count)
+            self._pump()
+        else:
+            self.close()
+        self._host.end_turn()
+
+    def _on_scheduled(self) -> None:
+        self._scheduled = False
+        if not self.closed:
+            self._host.begin_turn()
+            self._pump()
+            self._host.end_turn()
+
+    def _pump(self) -> None:
+        """Handle the requests that are there, up to a turn's share."""
+        left = FRAMES_PER_TURN
+        while not self.closed and self._may_read():
+            if not left:
+                self._schedule()
+                break
+            left -= 1
+            try:
+                frame = self._buffer.next_frame()
+                if frame is None:
+                    break
+                request = self._wire.received(frame)
+            except CLOSING_ERRORS as error:
+                self.close(f"{error}")
+                return
+            self._handle(request)
+        if not self.closed:
+            self._account(progressed=left < FRAMES_PER_TURN - 1)
+            self._watch()
+
+    def _handle(self, request: ParsedRequest) -> None:
+        if request.answer is not None:
+            self.reply(request.token, request.answer)
+        elif type(request.message) is BrokerHandshakeRequest:
+            self._handshake(request.token, request.message)
+        elif self.reserved:
+            self.close("its place is reserved for brokers: all others are taken")
+        elif self.peer is not None and self._own_epoch != self._host.own_epoch():
+            self.close("this broker's registration has changed")
+        else:
+            self._host.step(
+                Received(
+                    self.id,
+                    request.token,
+                    request.version,
+                    request.message,
+                    request.client_id,
+                    self.client_host,
+                    self.listener,
+                    self.peer,
+                )
+            )
+
+    def _handshake(self, token: int, request: BrokerHandshakeRequest) -> None:
+        if self._acceptor is None:
+            self._acceptor = Acceptor(self._host.identity(), os.urandom(32))
+        response = self._acceptor.receive(request)
+        self.reply(token, response)
+        if response.error_code:
+            self.flush()
+            self.close(f"handshake of broker {request.broker_id}: {response.error_message}")
+        elif self._acceptor.peer is not None:
+            self.peer = PeerIdentity(*self._acceptor.peer)
+            self._own_epoch = self._acceptor.own.broker_epoch
+            self._wire.peer = True
+            self.reserved = False
+            self._host.proved_peer(self)
+
+    def _may_read(self) -> bool:
+        limits = self._host.limits
+        if self._wire.in_flight >= limits.requests_in_flight:
+            return False
+        if self.outbox.pending > limits.output_bytes:
+            return False
+        return (
+            self._host.request_bytes <= limits.request_bytes
+            or self._buffer.buffered <= limits.request_bytes_small
+            or self.peer is not None
+        )
+
+    def _account(self, *, progressed: bool) -> None:
+        """Keep the sum of held bytes, and when the frame that is under way began."""
+        held = self._buffer.buffered if self.peer is None else 0
+        if progressed or not self._accounted:
+            self.frame_since_ms = self.touched_ms
+        self._host.request_bytes += held - self._accounted
+        self._accounted = held
+
+    def _watch(self) -> None:
+        """Read on, unless the next turn is set already or we have to wait."""
+        wanted = not self._scheduled and self._may_read()
+        if wanted != self._reading:
+            self._reading = wanted
+            if wanted:
+                self._host.loop.add_reader(self.sock, self._on_readable)
+            else:
+                self._host.loop.remove_reader(self.sock)
+
+    def _schedule(self) -> None:
+        if not self._scheduled:
+            self._scheduled = True
+            self._host.loop.call_soon(self._on_scheduled)
+
+    # ---- out --------------------------------------------------------------------------------
+
+    def reply(self, token: int, message: Message | None) -> None:
+        """Answer a request; the bytes leave at the end of the turn, in the order of requests."""
+        if self.closed:
+            return
+        try:
+            if message is None:
+                parts = self._wire.no_reply(token)
+            elif isinstance(message, Response):
+                parts = self._wire.reply(token, message)
+            else:
+                raise UnencodableMessage(f"{type(message).__name__} is no response")
+        except (UnencodableMessage, LookupError) as error:
+            _log.error("can't answer %r: %s", self, error)
+            self.close(f"no answer can be given: {error}")
+            return
+        self.outbox.put(parts)
+        if not self._dirty:
+            self._dirty = True
+            self._host.mark_dirty(self)
+
+    def flush(self) -> None:
+        """Send what the socket takes; the rest when it takes more."""
+        self._dirty = False
+        if self.closed:
+            return
+        before = self.outbox.pending
+        try:
+            drained = self.outbox.flush(self.sock)
+        except RangeLost as error:
+            self.close(str(error))
+            return
+        except OSError:
+            self.close()
+            return
+        if self.outbox.pending != before:
+            self.touched_ms = self._host.begin_turn()
+        if drained == self._writing:
+            self._writing = not drained
+            if drained:
+                self._host.loop.remove_writer(self.sock)
+            else:
+                self._host.loop.add_writer(self.sock, self._on_writable)
+        if not self._reading:
+            self.resume()
+
+    def _on_writable(self) -> None:
+        self._host.begin_turn()
+        self.flush()
+        self._host.end_turn()
+
+    def resume(self) -> None:
+        """Read on if what made us wait is over. What is in the buffer comes first."""
+        if not self.closed and not self._reading and self._may_read():
+            self.frame_since_ms = self._host.begin_turn()
+            self._schedule()
+
+    # ---- the end ----------------------------------------------------------------------------
+
+    def overdue(self, now_ms: float) -> str | None:
+        """Why the connection has lived long enough; None when it may go on."""
+        limits = self._host.limits
+        if self.reserved and now_ms - self.touched_ms > limits.reserved_ms:
+            return "no broker's handshake came"
+        if self.peer is not None:
+            return None  # silent is not idle: a broker may have nothing to tell
+        half_for_ms = now_ms - self.frame_since_ms
+        if self._accounted and self._awaits_frame() and half_for_ms > limits.half_frame_ms:
+            return f"half a request for {half_for_ms / 1000:.0f} s"
+        if now_ms - self.touched_ms > limits.idle_ms:
+            return "idle"
+        return None
+
+    def _awaits_frame(self) -> bool:
+        """Whether the client alone is to blame that no whole request is there."""
+        limits = self._host.limits
+        return (
+            self._wire.in_flight < limits.requests_in_flight
+            and self.outbox.pending <= limits.output_bytes
+            and not self._scheduled
+        )
+
+    def shrink(self) -> None:
+        """Give back memory while nothing is under way."""
+        if not self._buffer.buffered and self._buffer.capacity:
+            self._buffer.shrink()
+
+    def close(self, reason: str | None = None) -> None:
+        """Close, saying why in one line when there is a reason that an operator should know."""
+        if self.closed:
+            return
+        self.closed = True
+        if reason is not None:
+            _log.warning("connection of %r closed: %s", self, printable(reason))
+        if self._reading:
+            self._host.loop.remove_reader(self.sock)
+        if self._writing:
+            self._host.loop.remove_writer(self.sock)
+        self._reading = self._writing = False
+        self.sock.close()
+        self.outbox.clear()
+        self._host.request_bytes -= self._accounted
+        self._host.forget(self)
+
+
+def printable(text: str) -> str:
+    """`text` as one line without control characters for a log, cut to a readable length."""
+    safe = "".join(c if c.isprintable() else f"\\x{ord(c):02x}" for c in text[:500])
+    return safe if len(text) <= 500 else safe + "..."

@@ -1,0 +1,58 @@
+"""The named maxima of the runtime that have no Kafka configuration, each with unit and reason."""
+
+from dataclasses import dataclass
+from typing import Final
+
+KIB: Final = 1024
+MIB: Final = 1024 * KIB
+
+# Frames of one connection that are handled before others get their turn: a pipelining client may
+# fill a receive buffer with thousands of small requests, at 20 to 100 microseconds each.
+FRAMES_PER_TURN: Final = 64
+
+# Connections accepted in one turn, for the same reason.
+ACCEPTS_PER_TURN: Final = 64
+
+# Buffers gathered into one sendmsg: the smallest IOV_MAX of the systems that we run on.
+BUFFERS_PER_SEND: Final = 1024
+
+# Bytes that one connection may send in one turn; 1 MiB more or less is a fetch's usual answer.
+BYTES_PER_FLUSH: Final = 8 * MIB
+
+# Read at once from a file that has no descriptor for sendfile.
+RANGE_READ_BYTES: Final = 256 * KIB
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """What strangers can make a broker hold. Milliseconds and bytes."""
+
+    # Kafka's default is without limit. 10,000 sockets cost some 100 MB of kernel memory at rest.
+    connections: int = 10_000
+    connections_per_ip: int = 4_096
+
+    # Beyond `connections`, for connections that begin with a broker's handshake: replication must
+    # not fail because clients have taken every place.
+    connections_reserved: int = 64
+
+    # Received and not yet whole requests over all clients' connections. Beyond it, whoever is in
+    # the middle of a large request waits; small ones still pass.
+    request_bytes: int = 512 * MIB
+    request_bytes_small: int = 64 * KIB
+
+    # Kafka handles one request of a connection at a time. We take more, so that a producer's small
+    # batches don't wait for each other's commits, but not without end: replies are parked for each.
+    requests_in_flight: int = 256
+
+    # Output of one connection that its client has not taken: no further request of it is read.
+    output_bytes: int = 2 * MIB
+
+    # From the first byte of a frame to its last; what Kafka lacks, and slow senders exploit.
+    half_frame_ms: int = 30_000
+
+    # For the first frame of a connection that took a reserved place.
+    reserved_ms: int = 5_000
+
+    idle_ms: int = 600_000  # connections.max.idle.ms
+    frame_bytes: int = 100 * MIB  # socket.request.max.bytes
+    sweep_ms: int = 1_000  # how often the deadlines above are looked at

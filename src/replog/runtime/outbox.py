@@ -1,0 +1,139 @@
+"""What a connection has yet to send: buffers in memory and ranges of files, in order.
+
+It knows sockets but no event loop: `flush` sends what the socket takes at once and says whether all
+of it is gone.
+"""
+
+import errno
+import os
+import socket
+from collections import deque
+from collections.abc import Iterable
+from itertools import islice
+from typing import Final
+
+from replog.model.records import FileRange, RangeFile
+from replog.runtime.limits import BUFFERS_PER_SEND, BYTES_PER_FLUSH, RANGE_READ_BYTES
+
+Part = bytes | bytearray | memoryview | FileRange
+
+# More follows: the header of a fetch response leaves in one packet with the first of its records.
+_MORE: Final = getattr(socket, "MSG_MORE", 0)
+_SENDFILE_REFUSED: Final = frozenset({errno.ENOSYS, errno.ENOTSUP, errno.EINVAL, errno.ENOTSOCK})
+
+
+class RangeLost(Exception):
+    """A file ended before the range that was to be sent: the stream can't go on."""
+
+
+class Outbox:
+    """A queue of parts. `pending` is their length in bytes, files included."""
+
+    __slots__ = ("_parts", "_range_sent", "_use_sendfile", "pending")
+
+    def __init__(self) -> None:
+        self._parts: deque[Part] = deque()
+        self._range_sent = 0  # of the first part, when that is a range
+        self._use_sendfile = hasattr(os, "sendfile")
+        self.pending = 0
+
+    def put(self, parts: Iterable[Part]) -> None:
+        """Send these after what is there."""
+        for part in parts:
+            size = len(part)
+            if size:
+                self._parts.append(part)
+                self.pending += size
+
+    def flush(self, sock: socket.socket) -> bool:
+        """Send what the socket takes; False when something is left.
+
+        Raises OSError when the connection is broken, RangeLost when a file has shrunk.
+        """
+        budget = BYTES_PER_FLUSH
+        parts = self._parts
+        try:
+            while parts:
+                if budget <= 0:
+                    return False
+                first = parts[0]
+                if type(first) is FileRange:
+                    budget -= self._send_range(sock, first)
+                else:
+                    budget -= self._send_buffers(sock)
+        except (BlockingIOError, InterruptedError):
+            return False
+        return True
+
+    def holds(self, file: RangeFile, position: int) -> bool:
+        """Whether bytes of `file` from `position` on are still to be sent."""
+        return any(
+            type(part) is FileRange and part.file is file and part.position + part.length > position
+            for part in self._parts
+        )
+
+    def clear(self) -> None:
+        """Forget everything; the files are no longer held."""
+        self._parts.clear()
+        self.pending = 0
+
+    def _send_buffers(self, sock: socket.socket) -> int:
+        parts = self._parts
+        batch: list[bytes | bytearray | memoryview] = []
+        flags = 0
+        for part in islice(parts, BUFFERS_PER_SEND):
+            if type(part) is FileRange:
+                flags = _MORE
+                break
+            batch.append(part)  # type: ignore[arg-type]  # the other kind is excluded above
+        sent = sock.sendmsg(batch, (), flags) if len(batch) > 1 else sock.send(batch[0], flags)
+        self._sent(sent)
+        return sent
+
+    def _sent(self, sent: int) -> None:
+        """Drop what is gone; the rest of a buffer that left in part goes back to the front."""
+        parts = self._parts
+        self.pending -= sent
+        while sent:
+            first = parts.popleft()
+            size = len(first)
+            if size > sent:
+                parts.appendleft(memoryview(first)[sent:])  # type: ignore[arg-type]
+                return
+            sent -= size
+
+    def _send_range(self, sock: socket.socket, part: FileRange) -> int:
+        position = part.position + self._range_sent
+        left = part.length - self._range_sent
+        sent = self._sendfile(sock, part.file, position, min(left, BYTES_PER_FLUSH))
+        if sent is None:
+            chunk = part.file.read(position, min(left, RANGE_READ_BYTES))
+            if not chunk:
+                raise RangeLost(f"{part!r} ends at {position}")
+            sent = sock.send(chunk)
+        self.pending -= sent
+        self._range_sent += sent
+        if self._range_sent == part.length:
+            self._range_sent = 0
+            self._parts.popleft()
+        return sent
+
+    def _sendfile(
+        self, sock: socket.socket, file: RangeFile, position: int, length: int
+    ) -> int | None:
+        """Bytes sent from the page cache by the kernel; None where that is not possible."""
+        fileno = getattr(file, "fileno", None)
+        if fileno is None or not self._use_sendfile:
+            return None
+        try:
+            sent = os.sendfile(sock.fileno(), fileno(), position, length)
+        except (BlockingIOError, InterruptedError):
+            raise
+        except OSError as error:
+            if error.errno in _SENDFILE_REFUSED:
+                self._use_sendfile = False
+                return None
+            raise
+        if sent == 0:
+            raise RangeLost(f"{file!r} ends at {position}")
+        return sent
