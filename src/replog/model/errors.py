@@ -199,5 +199,5 @@ class Refused:
 class InvariantBroken(Exception):
     """Cluster-wide state is not what it must be: going on could lose records, so the process ends.
 
-    Never for what a client sent or a disk returned: that is refused, or takes one partition offline.
+    Never for what a client sent or a disk returned: that is refused, or one partition goes offline.
     """
