@@ -1,7 +1,7 @@
 """What producers were promised, and whether a log keeps it.
 
-A value is a function of who wrote it, where and as which record, so a value that is read tells whether
-it is the one that was written. Nothing here does I/O.
+A value is a function of who wrote it, where and as which record, so a value that is read tells
+whether it is the one that was written. Nothing here does I/O.
 """
 
 from collections.abc import Mapping, Sequence

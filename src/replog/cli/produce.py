@@ -1,0 +1,135 @@
+"""`replog produce`: each line of stdin becomes a record, acknowledged before the command ends."""
+
+import json
+import sys
+from typing import Any
+
+from replog.cli.errors import FAILED, OK, Failure
+from replog.cli.options import (
+    Arguments,
+    Parser,
+    add_cluster,
+    add_format,
+    examples,
+    not_negative,
+)
+from replog.cli.target import bootstrap_servers
+from replog.cli.traffic import client_library
+
+ERRORS_SHOWN_MAX = 5
+
+
+def produce_options(parser: Parser) -> None:
+    """Options of `replog produce`."""
+    examples(
+        parser,
+        "echo hello | replog produce events",
+        "replog produce events --key-separator : < pairs.txt",
+        "seq 1000 | replog produce events --compression zstd --partition 0",
+    )
+    parser.add_argument("topic", metavar="TOPIC")
+    parser.add_argument(
+        "--key-separator",
+        metavar="TEXT",
+        help="what stands between key and value in a line (default: lines have no key)",
+    )
+    parser.add_argument(
+        "--partition",
+        type=not_negative,
+        metavar="N",
+        help="write to this partition (default: by key, or spread)",
+    )
+    parser.add_argument("--acks", choices=("all", "1", "0"), default="all", help="default: all")
+    parser.add_argument(
+        "--compression", choices=("none", "gzip", "snappy", "lz4", "zstd"), default="none"
+    )
+    add_cluster(parser)
+    add_format(parser)
+
+
+def produce(arguments: Arguments) -> int:
+    """Write stdin to the topic; 1 when any record was refused."""
+    library = client_library()
+    client = library.Producer(
+        {
+            "bootstrap.servers": bootstrap_servers(arguments),
+            "acks": arguments.acks,
+            "enable.idempotence": arguments.acks == "all",
+            "compression.type": arguments.compression,
+            "linger.ms": 5,
+            "log_level": 0,
+            "error_cb": lambda error: None,
+        }
+    )
+    require_topic(client, arguments.topic)
+    outcome = _Outcome()
+    partition = {} if arguments.partition is None else {"partition": arguments.partition}
+    separator = arguments.key_separator.encode() if arguments.key_separator else None
+    for line in sys.stdin.buffer:
+        key, value = _split(line.rstrip(b"\r\n"), separator)
+        while True:
+            try:
+                client.produce(
+                    arguments.topic, value, key=key, on_delivery=outcome.answered, **partition
+                )
+                break
+            except BufferError:
+                client.poll(0.1)
+        client.poll(0)
+    outcome.unanswered = client.flush(120)
+    return outcome.report(arguments)
+
+
+def require_topic(client: Any, topic: str) -> list[int]:
+    """The partitions of `topic`. Raises Failure when it or the cluster is not there."""
+    library = client_library()
+    try:
+        metadata = client.list_topics(topic, timeout=10)
+    except library.KafkaException as error:
+        raise Failure(f"no broker answers ({error.args[0].str()})") from error
+    found = metadata.topics[topic]
+    if found.error is not None:
+        if found.error.code() == library.KafkaError.UNKNOWN_TOPIC_OR_PART:
+            raise Failure(
+                f"there is no topic {topic!r}: make it with 'replog topic create {topic}'"
+            )
+        raise Failure(f"topic {topic!r}: {found.error.str()}")
+    return sorted(found.partitions)
+
+
+def _split(line: bytes, separator: bytes | None) -> tuple[bytes | None, bytes]:
+    if separator is None or separator not in line:
+        return None, line
+    key, _, value = line.partition(separator)
+    return key, value
+
+
+class _Outcome:
+    def __init__(self) -> None:
+        self.acknowledged = 0
+        self.unanswered = 0
+        self.errors: dict[str, int] = {}
+
+    def answered(self, error: Any, message: Any) -> None:
+        if error is None:
+            self.acknowledged += 1
+        else:
+            self.errors[error.str()] = self.errors.get(error.str(), 0) + 1
+
+    def report(self, arguments: Arguments) -> int:
+        refused = sum(self.errors.values())
+        if arguments.format == "json":
+            print(
+                json.dumps(
+                    {
+                        "acknowledged": self.acknowledged,
+                        "refused": refused,
+                        "unanswered": self.unanswered,
+                    }
+                )
+            )
+        for text, count in list(self.errors.items())[:ERRORS_SHOWN_MAX]:
+            print(f"replog produce: {count} records refused: {text}", file=sys.stderr)
+        if self.unanswered:
+            print(f"replog produce: {self.unanswered} records were not answered", file=sys.stderr)
+        return FAILED if refused or self.unanswered else OK

@@ -1,0 +1,163 @@
+"""`replog status`: brokers, topics, and whether the promise of each topic holds right now."""
+
+import sys
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from replog.cli.cluster_view import TopicView, metadata, topics
+from replog.cli.errors import OK, Failure, UsageError
+from replog.cli.options import Arguments, Parser, add_cluster, add_format, examples
+from replog.cli.output import columns, print_json
+from replog.cli.target import connect, data_folder, local_cluster
+from replog.cli.topic import summary, topic_table
+from replog.model.messages.metadata import MetadataResponse
+
+CLEAR_SCREEN = "\x1b[H\x1b[2J"
+
+
+def status_options(parser: Parser) -> None:
+    """Options of `replog status`."""
+    examples(parser, "replog status", "replog status --watch", "replog status --format json")
+    parser.add_argument("--watch", action="store_true", help="show it anew until Ctrl-C")
+    parser.add_argument(
+        "--interval", type=float, default=1.0, metavar="S", help="seconds between (default: 1)"
+    )
+    add_cluster(parser)
+    add_format(parser)
+
+
+def status(arguments: Arguments) -> int:
+    """Print the state of the cluster, once or for ever."""
+    if arguments.interval <= 0:
+        raise UsageError("--interval takes seconds, more than 0")
+    if not arguments.watch:
+        _print(_look(arguments), arguments.format)
+        return OK
+    try:
+        while True:
+            _show_again(arguments)
+            time.sleep(arguments.interval)
+    except KeyboardInterrupt:
+        return OK
+
+
+@dataclass(frozen=True, slots=True)
+class BrokerView:
+    """One broker: what metadata says, and what its process does when it is on this machine."""
+
+    broker_id: int
+    address: str
+    state: str
+    pid: int | None
+    controller: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Overview:
+    """All that one look at the cluster shows."""
+
+    cluster_id: str | None
+    data: str | None
+    brokers: Sequence[BrokerView]
+    topics: Sequence[TopicView]
+
+    @property
+    def verdict(self) -> str:
+        """One sentence: what is wrong, worst first."""
+        offline = sum(view.offline for view in self.topics)
+        behind = sum(view.under_replicated for view in self.topics)
+        if offline:
+            return f"{offline} partitions have no leader"
+        if behind:
+            return f"{behind} partitions have fewer in-sync replicas than assigned"
+        return "healthy"
+
+
+def _show_again(arguments: Arguments) -> None:
+    try:
+        overview = _look(arguments)
+    except Failure as failure:
+        # Watching goes on: the cluster may come back, and that is what one waits to see.
+        print(f"{CLEAR_SCREEN if sys.stdout.isatty() else ''}{failure}", flush=True)
+        return
+    if arguments.format == "text" and sys.stdout.isatty():
+        print(CLEAR_SCREEN, end="")
+    _print(overview, arguments.format)
+    sys.stdout.flush()
+
+
+def _look(arguments: Arguments) -> Overview:
+    with connect(arguments) as client:
+        answer = metadata(client, [])
+        found = topics(client)
+    folder = None if arguments.bootstrap_server else data_folder(arguments)
+    return Overview(
+        answer.cluster_id,
+        str(folder) if folder else None,
+        _brokers(arguments, answer, local=folder is not None),
+        found,
+    )
+
+
+def _brokers(arguments: Arguments, answer: MetadataResponse, *, local: bool) -> list[BrokerView]:
+    alive = {b.node_id: f"{b.host}:{b.port}" for b in answer.brokers}
+    views = []
+    processes = {p.broker_id: p for p in local_cluster(arguments).status()} if local else {}
+    for broker_id in sorted(alive.keys() | processes.keys()):
+        process = processes.get(broker_id)
+        registered = broker_id in alive
+        state = "alive" if registered else "gone"
+        if process is not None:
+            state = process.state if registered or process.state != "running" else "joining"
+        address = alive.get(broker_id) or (f"127.0.0.1:{process.port}" if process else "-")
+        views.append(
+            BrokerView(
+                broker_id,
+                address,
+                state,
+                process.pid if process else None,
+                broker_id == answer.controller_id,
+            )
+        )
+    return views
+
+
+def _print(overview: Overview, form: str) -> None:
+    if form == "json":
+        print_json(_as_json(overview))
+        return
+    where = f"  data {overview.data}" if overview.data else ""
+    brokers = columns(
+        ("BROKER", "ADDRESS", "STATE", "PID", "ROLE"),
+        [
+            (b.broker_id, b.address, b.state, b.pid, "controller" if b.controller else "")
+            for b in overview.brokers
+        ],
+    )
+    print(f"cluster {overview.cluster_id}{where}  {overview.verdict}\n\n{brokers}")
+    if overview.topics:
+        print(
+            f"\n{topic_table(list(overview.topics))}\n\nM: what acks=all acknowledged survives "
+            "any number of process failures, and the loss of M-1 replicas' disks at once."
+        )
+
+
+def _as_json(overview: Overview) -> dict[str, Any]:
+    return {
+        "cluster_id": overview.cluster_id,
+        "data": overview.data,
+        "verdict": overview.verdict,
+        "brokers": [
+            {
+                "broker": b.broker_id,
+                "address": b.address,
+                "state": b.state,
+                "pid": b.pid,
+                "controller": b.controller,
+            }
+            for b in overview.brokers
+        ],
+        "topics": [summary(view) for view in overview.topics],
+    }

@@ -1,0 +1,173 @@
+"""`replog up` and `replog down`: a cluster of true brokers on this machine."""
+
+import signal
+from pathlib import Path
+from types import FrameType
+from typing import TYPE_CHECKING
+
+from replog.cli.errors import OK, Failure, UsageError
+from replog.cli.options import (
+    Arguments,
+    Parser,
+    add_data,
+    add_format,
+    examples,
+    not_negative,
+    port,
+    positive,
+    settings,
+)
+from replog.cli.output import print_json
+
+if TYPE_CHECKING:
+    from replog.runtime.local_cluster import LocalCluster
+
+READY_TIMEOUT_S = 30.0
+STOP_TIMEOUT_S = 30.0
+
+
+def local_defaults(brokers: int) -> dict[str, str]:
+    """What a cluster on one machine needs other than Kafka's defaults. Kept in cluster.json.
+
+    Internal topics can't have more replicas than there are brokers, topics that are made on first
+    use should show replication, and a group of one machine need not wait for members to gather.
+    """
+    copies = str(min(3, brokers))
+    return {
+        "default.replication.factor": copies,
+        "offsets.topic.replication.factor": copies,
+        "transaction.state.log.replication.factor": copies,
+        "transaction.state.log.min.isr": str(min(2, brokers)),
+        "group.initial.rebalance.delay.ms": "0",
+    }
+
+
+def up_options(parser: Parser) -> None:
+    """Options of `replog up`."""
+    examples(
+        parser,
+        "replog up                                  three brokers until Ctrl-C",
+        "replog up --detach                         in the background; 'replog down' stops them",
+        "replog up --brokers 5 --port 19092 --data ./cluster --detach",
+        "replog up --set min.insync.replicas=2 --set num.partitions=6",
+    )
+    parser.add_argument("--brokers", type=positive, default=3, metavar="N", help="default: 3")
+    parser.add_argument(
+        "--port",
+        type=port,
+        default=9092,
+        metavar="PORT",
+        help="of the first broker; the others take the next ones (default: 9092)",
+    )
+    parser.add_argument("--first-id", type=not_negative, default=0, metavar="ID", help="default: 0")
+    parser.add_argument(
+        "--set",
+        action="append",
+        metavar="NAME=VALUE",
+        help="any Kafka broker configuration, for all brokers; repeatable",
+    )
+    parser.add_argument(
+        "--detach", action="store_true", help="return when the brokers are ready, and leave them"
+    )
+    add_data(parser)
+    add_format(parser)
+
+
+def up(arguments: Arguments) -> int:
+    """Start the brokers; without --detach, wait for Ctrl-C and stop them."""
+    from replog.runtime.local_cluster import ClusterError, LocalCluster, default_data_dir
+
+    if arguments.port + arguments.brokers - 1 > 65535:
+        raise UsageError(f"ports {arguments.port} and up do not suffice for {arguments.brokers}")
+    folder = Path(arguments.data) if arguments.data else default_data_dir()
+    given = local_defaults(arguments.brokers) | settings(arguments.set, "--set")
+    stop = _StopSignals()
+    try:
+        cluster = LocalCluster.plan(
+            folder,
+            brokers=arguments.brokers,
+            first_id=arguments.first_id,
+            port=arguments.port,
+            settings=given,
+        )
+        cluster.up()
+        cluster.wait_ready(READY_TIMEOUT_S)
+    except ClusterError as error:
+        raise Failure(str(error)) from error
+    _announce(cluster, arguments)
+    if not arguments.detach:
+        stop.wait()
+        _stop(cluster)
+    return OK
+
+
+class _StopSignals:
+    """SIGINT and SIGTERM end `up` in good order; until then they are remembered, not obeyed."""
+
+    def wait(self) -> None:
+        def interrupt(number: int, frame: FrameType | None) -> None:
+            raise KeyboardInterrupt
+
+        signal.signal(signal.SIGTERM, interrupt)
+        try:
+            signal.pause()
+        except KeyboardInterrupt:
+            return
+
+
+def _announce(cluster: "LocalCluster", arguments: Arguments) -> None:
+    brokers = cluster.status()
+    if arguments.format == "json":
+        print_json(
+            {
+                "bootstrap_servers": cluster.bootstrap_servers,
+                "data": str(cluster.data_dir),
+                "brokers": [
+                    {"broker": b.broker_id, "port": b.port, "pid": b.pid, "state": b.state}
+                    for b in brokers
+                ],
+            }
+        )
+    else:
+        stop = "Ctrl-C"
+        if arguments.detach:
+            stop = "replog down" + (f" --data {arguments.data}" if arguments.data else "")
+        print(
+            f"brokers            {', '.join(f'{b.broker_id} (pid {b.pid})' for b in brokers)}\n"
+            f"bootstrap servers  {cluster.bootstrap_servers}\n"
+            f"data folder        {cluster.data_dir}\n"
+            f"stop with          {stop}",
+            flush=True,
+        )
+
+
+def _stop(cluster: "LocalCluster") -> None:
+    from replog.runtime.local_cluster import ClusterError
+
+    try:
+        cluster.down(STOP_TIMEOUT_S)
+    except ClusterError as error:
+        raise Failure(str(error)) from error
+
+
+def down_options(parser: Parser) -> None:
+    """Options of `replog down`."""
+    examples(parser, "replog down", "replog down --data ./cluster")
+    add_data(parser)
+    add_format(parser)
+
+
+def down(arguments: Arguments) -> int:
+    """Stop all brokers of the cluster in good order."""
+    from replog.cli.target import local_cluster
+
+    cluster = local_cluster(arguments)
+    running = [b.broker_id for b in cluster.status() if b.state != "stopped"]
+    _stop(cluster)
+    if arguments.format == "json":
+        print_json({"data": str(cluster.data_dir), "stopped": running})
+    elif running:
+        print(f"stopped {len(running)} brokers; data stays in {cluster.data_dir}")
+    else:
+        print(f"no broker of {cluster.data_dir} was running")
+    return OK

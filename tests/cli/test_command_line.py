@@ -1,0 +1,99 @@
+"""What every command has in common: help, exit codes, one-line errors, quick start."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from replog.cli.commands import COMMANDS, GROUPS
+from replog.cli.main import run
+from replog.cli.output import columns, ids
+from replog.version import __version__
+
+
+def replog(*words: str, home: Path | None = None) -> subprocess.CompletedProcess[str]:
+    environment = {"PATH": "/usr/bin:/bin", "HOME": str(home or "/nonexistent")}
+    return subprocess.run(
+        [sys.executable, "-m", "replog", *words],
+        capture_output=True,
+        text=True,
+        env=environment,
+        timeout=60,
+    )
+
+
+def test_help_lists_every_command() -> None:
+    done = replog("--help")
+    assert done.returncode == 0 and not done.stderr
+    for command in COMMANDS:
+        assert command.name in done.stdout
+
+
+def test_the_version_is_printed() -> None:
+    done = replog("--version")
+    assert (done.returncode, done.stdout) == (0, f"replog {__version__}\n")
+
+
+@pytest.mark.parametrize("command", COMMANDS, ids=lambda command: command.name)
+def test_each_command_has_help_with_an_example(
+    command: object, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = command.path  # type: ignore[attr-defined]  # parametrized with Command
+    with pytest.raises(SystemExit) as ended:
+        run([*path, "--help"])
+    shown = capsys.readouterr().out
+    assert ended.value.code == 0
+    assert "Examples:" in shown and f"replog {' '.join(path)}" in shown
+
+
+@pytest.mark.parametrize("group", GROUPS)
+def test_a_group_lists_its_commands(group: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run([group, "--help"]) == 0
+    shown = capsys.readouterr().out
+    for command in COMMANDS:
+        if command.path[0] == group:
+            assert command.summary in shown
+
+
+@pytest.mark.parametrize(
+    ("words", "hint"),
+    [
+        (["statsu"], "replog status"),
+        (["broker", "strt"], "replog broker start"),
+        (["create"], "replog topic create"),
+        (["--verson"], "unknown option --verson"),
+        (["nonsense"], "Try 'replog --help'"),
+    ],
+)
+def test_a_wrong_command_is_one_helpful_line(
+    words: list[str], hint: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run(words) == 2
+    shown = capsys.readouterr()
+    assert not shown.out
+    assert hint in shown.err and shown.err.count("\n") == 1
+
+
+def test_a_wrong_option_is_one_helpful_line() -> None:
+    done = replog("topic", "create", "events", "--partitions", "none")
+    assert done.returncode == 2 and not done.stdout
+    assert "--partitions" in done.stderr and done.stderr.count("\n") == 1
+
+
+def test_without_any_cluster_the_way_out_is_named(tmp_path: Path) -> None:
+    done = replog("topic", "list", home=tmp_path)
+    assert done.returncode == 1 and not done.stdout
+    assert "replog up" in done.stderr and done.stderr.count("\n") == 1
+
+
+def test_a_broker_that_does_not_answer_is_named() -> None:
+    done = replog("topic", "list", "--bootstrap-server", "127.0.0.1:1")
+    assert done.returncode == 1 and not done.stdout
+    assert "127.0.0.1:1" in done.stderr and done.stderr.count("\n") == 1
+
+
+def test_columns_are_aligned() -> None:
+    shown = columns(("NAME", "N"), [("a", 1), ("longer", None)])
+    assert shown == "NAME    N\na       1\nlonger  -"
+    assert ids([1, 0, 2]) == "1,0,2" and ids([]) == "-"
