@@ -95,6 +95,14 @@ class CoordinatorRead:
 
 
 @dataclass(slots=True)
+class JobDone:
+    """A `RunJob` ended: `error` says how the disk failed, None that it did not."""
+
+    token: int
+    error: str | None = None
+
+
+@dataclass(slots=True)
 class Tick:
     """Time has passed: the deadline that `Node.next_deadline_ms` named is here."""
 
@@ -114,6 +122,7 @@ Input = (
     | CoordinatorChanged
     | CoordinatorWritten
     | CoordinatorRead
+    | JobDone
     | Tick
     | StopRequested
 )

@@ -1,5 +1,6 @@
 """What a broker wants done. `Node.step` returns these; a world carries them out in order."""
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from enum import Enum
 
@@ -67,6 +68,18 @@ class ReadCoordinator:
 
 
 @dataclass(slots=True)
+class RunJob:
+    """Run `work` outside the step, on another thread; exactly one JobDone with this token follows.
+
+    `work` touches only the disk (waiting for the device is what jobs are for) and what was handed to
+    it, never the node. It may raise DiskError.
+    """
+
+    token: int
+    work: Callable[[], object]
+
+
+@dataclass(slots=True)
 class RangeInvalidated:
     """Bytes of `file` from `position` on are about to be replaced (truncation).
 
@@ -108,6 +121,7 @@ Output = (
     | Send
     | CoordinatorWrite
     | ReadCoordinator
+    | RunJob
     | RangeInvalidated
     | Report
     | Stopped

@@ -1,0 +1,1 @@
+"""What a partition remembers of idempotent producers (KIP-98, KIP-360)."""

@@ -1,0 +1,1 @@
+"""One broker as a step function: inputs in, outputs out, nothing awaited."""

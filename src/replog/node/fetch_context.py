@@ -1,0 +1,136 @@
+"""One conversation of fetches: a fetch session (KIP-227), or a single fetch without one.
+
+A context knows which partitions the other side wants, from which offsets, and what it was last told.
+Only partitions that may have news are looked at (`pending`): those named in the request, those that
+changed since, and those that still had more to give. A session with a thousand idle partitions costs
+nothing per fetch.
+"""
+
+from __future__ import annotations
+
+from replog.model.ids import ZERO_TOPIC_ID, TopicPartition
+from replog.model.inputs import PeerIdentity
+from replog.node.waits import Waits
+
+ItemKey = tuple[str | bytes, int]  # topic as the request names it (name or id), partition
+
+
+class FetchItem:
+    """One partition as the other side asks for it, and what it was last told of it."""
+
+    __slots__ = (
+        "current_leader_epoch",
+        "fetch_offset",
+        "fresh",
+        "last_fetched_epoch",
+        "max_bytes",
+        "name",
+        "partition",
+        "sent_high_watermark",
+        "sent_log_start",
+        "topic_id",
+        "tp",
+        "watched",
+    )
+
+    def __init__(self, name: str, topic_id: bytes, partition: int) -> None:
+        self.name = name
+        self.topic_id = topic_id
+        self.partition = partition
+        self.tp: TopicPartition | None = None  # None while the topic is not known
+        self.watched = False
+        self.fresh = True  # named in a request that was not looked at yet
+        self.fetch_offset = 0
+        self.current_leader_epoch = -1
+        self.last_fetched_epoch = -1
+        self.max_bytes = 0
+        self.sent_high_watermark = -1
+        self.sent_log_start = -1
+
+    @property
+    def key(self) -> ItemKey:
+        return (self.topic_id if self.topic_id != ZERO_TOPIC_ID else self.name, self.partition)
+
+
+class ParkedFetch:
+    """What a context does about its parked request; `handlers.fetch` implements it."""
+
+    overtaken: bool = False  # a partition changed its role: answer now, whatever there is
+
+    def try_complete(self) -> None:
+        """Answer when there is enough to send, or when it was overtaken."""
+        raise TypeError("a parked fetch must say how it is completed")
+
+
+class FetchContext:
+    """Partitions of one session, or of one fetch when `session_id` is 0."""
+
+    __slots__ = (
+        "epoch",
+        "follower",
+        "items",
+        "last_used_ms",
+        "parked",
+        "pending",
+        "session_id",
+        "uses_topic_ids",
+    )
+
+    def __init__(
+        self, *, session_id: int, follower: PeerIdentity | None, uses_topic_ids: bool
+    ) -> None:
+        self.session_id = session_id
+        self.epoch = 1  # of the next request of the session
+        self.follower = follower
+        self.uses_topic_ids = uses_topic_ids
+        self.items: dict[ItemKey, FetchItem] = {}
+        self.pending: dict[ItemKey, FetchItem] = {}
+        self.parked: ParkedFetch | None = None
+        self.last_used_ms = 0.0
+
+    def note(self, key: ItemKey) -> None:
+        """The partition may have news for the other side."""
+        item = self.items.get(key)
+        if item is not None:
+            self.pending[key] = item
+
+    def add(self, item: FetchItem) -> None:
+        key = item.key
+        self.items[key] = item
+        self.pending[key] = item
+
+    def settle(self, item: FetchItem, *, served: bool, quiet: bool) -> None:
+        """After an answer: a partition that was served goes to the end of the line, so that others
+        get their turn when the answer is full; one without news is not looked at again."""
+        key = item.key
+        if quiet:
+            self.pending.pop(key, None)
+        elif served:
+            self.pending.pop(key, None)
+            self.pending[key] = item
+
+    def watch(self, waits: Waits) -> None:
+        """Be told of changes to every partition that is known here."""
+        for key, item in self.items.items():
+            if not item.watched and item.tp is not None:
+                waits.watch(item.tp, self, key)
+                item.watched = True
+
+    def forget(self, key: ItemKey, waits: Waits) -> None:
+        """The other side wants this partition no more; does nothing when it is not here."""
+        item = self.items.pop(key, None)
+        self.pending.pop(key, None)
+        if item is not None:
+            self._unwatch(item, waits)
+
+    def close(self, waits: Waits) -> None:
+        """Nothing of this context is wanted any more."""
+        for item in self.items.values():
+            self._unwatch(item, waits)
+        self.items.clear()
+        self.pending.clear()
+
+    def _unwatch(self, item: FetchItem, waits: Waits) -> None:
+        if item.watched and item.tp is not None:
+            waits.unwatch(item.tp, self)
+            item.watched = False

@@ -1,0 +1,358 @@
+"""Following: one conversation with each broker that leads a partition of which we hold a copy.
+
+A fetcher asks for everything that it follows from that broker in one fetch session, and asks again as
+soon as it has appended the answer: that next request is the acknowledgement. While a request is parked
+at the leader and there is something new to tell (a partition that is followed from now on), a second
+one is sent, which makes the leader answer the first at once: nobody waits for an idle fetch to end.
+
+The log is cut only where the leader says that histories part (a diverging epoch), and then nothing
+else of that partition's answer is used, its high watermark least of all.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from replog.model.errors import ErrorCode
+from replog.model.ids import NO_EPOCH, TopicPartition
+from replog.model.inputs import PeerFailed, PeerReplied
+from replog.model.messages.fetch import (
+    FetchPartition,
+    FetchRequest,
+    FetchResponse,
+    FetchTopic,
+    ForgottenTopic,
+    PartitionData,
+    ReplicaState,
+)
+from replog.model.outputs import Channel, Level
+from replog.node.fetch_context import ItemKey
+
+if TYPE_CHECKING:
+    from replog.node.node import Node
+    from replog.node.partition import Partition
+
+# A leader that has not heard of its leadership yet is asked again after this.
+UNKNOWN_EPOCH_BACKOFF_MS = 10
+NEW_SESSION_EPOCH = 0
+SESSION_EPOCH_END = 2**31
+
+# (fetch offset, current leader epoch, last fetched epoch, log start): what a leader was told last.
+Told = tuple[int, int, int, int]
+FORGOTTEN: Told = (-1, -1, -1, -1)  # the session holds the partition, and must be told anew
+
+SESSION_ERRORS = frozenset(
+    {ErrorCode.FETCH_SESSION_ID_NOT_FOUND, ErrorCode.INVALID_FETCH_SESSION_EPOCH}
+)
+
+
+def _next_epoch(epoch: int) -> int:
+    return epoch + 1 if epoch + 1 < SESSION_EPOCH_END else 1
+
+
+class Followed:
+    """One partition as a fetcher sees it."""
+
+    __slots__ = ("not_before_ms", "partition", "told")
+
+    def __init__(self, partition: Partition) -> None:
+        self.partition = partition
+        self.told: Told | None = None  # None: the session does not hold it
+        self.not_before_ms = 0.0
+
+    def wanted(self) -> Told:
+        log = self.partition.log
+        return (
+            log.log_end_offset,
+            self.partition.leader_epoch,
+            log.latest_epoch if log.log_end_offset > log.log_start_offset else NO_EPOCH,
+            log.log_start_offset,
+        )
+
+
+class Fetcher:
+    """The conversation with one leader."""
+
+    def __init__(self, node: Node, leader_id: int) -> None:
+        self._node = node
+        self.leader_id = leader_id
+        self.followed: dict[ItemKey, Followed] = {}
+        self._news: dict[ItemKey, Followed] = {}  # may differ from what the leader was told
+        self._forgotten: dict[ItemKey, None] = {}
+        self._session_id = 0
+        self._session_epoch = NEW_SESSION_EPOCH
+        self._in_flight = 0
+        self._generation = 0  # of the session: answers to an earlier one are not used
+        self._not_before_ms = 0.0
+        self._leader_broker_epoch = NO_EPOCH
+        self._own_broker_epoch = NO_EPOCH
+
+    # ---- who is followed -----------------------------------------------------------------
+
+    def add(self, partition: Partition) -> None:
+        key = (partition.topic_id, partition.tp.partition)
+        followed = self.followed.get(key)
+        if followed is None:
+            followed = self.followed[key] = Followed(partition)
+            if key in self._forgotten:  # the session still holds it
+                del self._forgotten[key]
+                followed.told = FORGOTTEN
+        followed.not_before_ms = 0.0
+        self._news[key] = followed
+
+    def remove(self, tp: TopicPartition) -> None:
+        for key, followed in self.followed.items():
+            if followed.partition.tp == tp:
+                if followed.told is not None:
+                    self._forgotten[key] = None
+                del self.followed[key]
+                self._news.pop(key, None)
+                return
+
+    def leader_returned(self, broker_epoch: int) -> None:
+        """The leader's registration: a new life of it is asked at once, without back-off."""
+        if broker_epoch != self._leader_broker_epoch:
+            self._leader_broker_epoch = broker_epoch
+            self._not_before_ms = 0.0
+            self._begin_session()
+
+    def _begin_session(self) -> None:
+        self._session_id = 0
+        self._session_epoch = NEW_SESSION_EPOCH
+        self._generation += 1
+        self._in_flight = 0
+        self._forgotten.clear()
+        for followed in self.followed.values():
+            followed.told = None
+        self._news = dict(self.followed)
+
+    # ---- asking ---------------------------------------------------------------------------
+
+    def ask(self) -> None:
+        """Send the next fetch unless one is under way and there is nothing new to tell."""
+        node = self._node
+        leader = node.cluster.brokers.get(self.leader_id)
+        if leader is None or node.broker_epoch == NO_EPOCH or node.now_ms < self._not_before_ms:
+            return
+        if not self.followed and not self._forgotten:
+            return
+        if node.broker_epoch != self._own_broker_epoch:
+            self._own_broker_epoch = node.broker_epoch
+            self._begin_session()
+        new_session = self._session_epoch == NEW_SESSION_EPOCH
+        if self._in_flight and (new_session or self._in_flight > 1):
+            return
+        topics = self._changed()
+        if self._in_flight and not topics:
+            return
+        self._in_flight += 1
+        generation = self._generation
+        config = node.config
+        request = FetchRequest(
+            # The first answer of a session comes at once: until then nothing can be added to it.
+            max_wait_ms=0 if new_session else config.replica_fetch_wait_max_ms,
+            min_bytes=config.replica_fetch_min_bytes,
+            max_bytes=config.replica_fetch_response_max_bytes,
+            session_id=self._session_id,
+            session_epoch=self._session_epoch,
+            topics=topics,
+            forgotten_topics_data=[] if new_session else self._take_forgotten(),
+            replica_state=ReplicaState(replica_id=node.broker_id, replica_epoch=node.broker_epoch),
+        )
+        if not new_session:
+            self._session_epoch = _next_epoch(self._session_epoch)
+        node.send(
+            leader,
+            request,
+            lambda answer: self._answered(answer, generation),
+            channel=Channel.FETCH,
+            timeout_ms=config.replica_socket_timeout_ms,
+        )
+
+    def _changed(self) -> list[FetchTopic]:
+        """What the leader must be told: partitions that it does not know, or knows otherwise."""
+        topics: dict[bytes, FetchTopic] = {}
+        now = self._node.now_ms
+        later: dict[ItemKey, Followed] = {}
+        for key, followed in self._news.items():
+            if followed.not_before_ms > now:
+                later[key] = followed
+                continue
+            wanted = followed.wanted()
+            if wanted == followed.told:
+                continue
+            followed.told = wanted
+            topic_id = followed.partition.topic_id
+            topic = topics.get(topic_id)
+            if topic is None:
+                topic = topics[topic_id] = FetchTopic(topic_id=topic_id)
+            topic.partitions.append(
+                FetchPartition(
+                    partition=followed.partition.tp.partition,
+                    fetch_offset=wanted[0],
+                    current_leader_epoch=wanted[1],
+                    last_fetched_epoch=wanted[2],
+                    log_start_offset=wanted[3],
+                    partition_max_bytes=self._node.config.replica_fetch_max_bytes,
+                )
+            )
+        self._news = later
+        return list(topics.values())
+
+    def _take_forgotten(self) -> list[ForgottenTopic]:
+        topics: dict[bytes, ForgottenTopic] = {}
+        for topic_id, index in self._forgotten:
+            if isinstance(topic_id, bytes):
+                topic = topics.setdefault(topic_id, ForgottenTopic(topic_id=topic_id))
+                topic.partitions.append(index)
+        self._forgotten.clear()
+        return list(topics.values())
+
+    def _back_off(self) -> None:
+        self._not_before_ms = self._node.now_ms + self._node.config.replica_fetch_backoff_ms
+        self._node.timers.call_at(self._not_before_ms, self.ask)
+
+    def _later(self, followed: Followed, delay_ms: float) -> None:
+        """Leave this partition out for a while, then tell the leader of it anew."""
+        followed.told = FORGOTTEN
+        followed.not_before_ms = self._node.now_ms + delay_ms
+        self._node.timers.call_at(followed.not_before_ms, self.ask)
+
+    # ---- being answered ---------------------------------------------------------------------
+
+    def _answered(self, answer: PeerReplied | PeerFailed, generation: int) -> None:
+        if generation != self._generation:
+            return
+        self._in_flight -= 1
+        if isinstance(answer, PeerFailed) or not isinstance(answer.message, FetchResponse):
+            self._begin_session()
+            self._back_off()
+            return
+        response = answer.message
+        if response.error_code:
+            self._begin_session()
+            if response.error_code not in SESSION_ERRORS:
+                self._back_off()
+            self.ask()
+            return
+        if self._session_epoch == NEW_SESSION_EPOCH and response.session_id:
+            self._session_id = response.session_id
+            self._session_epoch = 1
+        elif not response.session_id:
+            self._begin_session()  # the leader has no room: each fetch names everything
+        for topic in response.responses:
+            for data in topic.partitions:
+                followed = self.followed.get((topic.topic_id, data.partition_index))
+                if followed is not None:
+                    self._news[topic.topic_id, data.partition_index] = followed
+                    self._take(followed, data)
+        self.ask()
+
+    def _take(self, followed: Followed, data: PartitionData) -> None:
+        partition = followed.partition
+        log = partition.log
+        told = followed.told
+        # The answer is to what was asked; since then the role or the log may have changed.
+        if (
+            told is None
+            or partition.is_leader
+            or told[1] != partition.leader_epoch
+            or told[0] != log.log_end_offset
+        ):
+            return
+        if data.error_code:
+            self._refused(followed, ErrorCode(data.error_code), data)
+            return
+        if data.diverging_epoch is not None and data.diverging_epoch.epoch >= 0:
+            self._diverged(partition, data.diverging_epoch.epoch, data.diverging_epoch.end_offset)
+            return
+        node = self._node
+        if data.records:
+            if not isinstance(data.records, memoryview):
+                data.records = memoryview(bytearray(data.records))
+            if not node.partitions.copy(partition, data.records):
+                self._later(followed, node.config.replica_fetch_backoff_ms)
+                return
+        if partition.follow_high_watermark(data.high_watermark):
+            node.waits.committed(partition)
+
+    def _diverged(self, partition: Partition, epoch: int, end_offset: int) -> None:
+        """Cut back to where both histories may agree (KIP-101, KIP-279), then ask again.
+
+        The leader named its largest epoch that is not above ours, and where that epoch ends. If we
+        hold an older one, we can agree no further than the end of ours: the next answer tells.
+        """
+        log = partition.log
+        own_epoch, own_end = log.end_offset_for_epoch(epoch)
+        if own_epoch == epoch:
+            cut = min(end_offset, own_end)
+        elif own_epoch >= 0:
+            cut = min(own_end, end_offset)
+        else:
+            cut = log.log_start_offset
+        cut = max(log.log_start_offset, min(cut, log.log_end_offset))
+        self._node.report(
+            Level.WARNING,
+            f"{partition.tp}: diverges from leader {self.leader_id} after epoch {epoch}: "
+            f"log end {log.log_end_offset} is cut to {cut}, HW {partition.high_watermark}",
+        )
+        self._node.partitions.truncate(partition, cut)
+
+    def _refused(self, followed: Followed, error: ErrorCode, data: PartitionData) -> None:
+        node = self._node
+        partition = followed.partition
+        if error is ErrorCode.OFFSET_OUT_OF_RANGE and (
+            partition.log_end_offset < data.log_start_offset
+        ):
+            node.report(
+                Level.WARNING,
+                f"{partition.tp}: log end {partition.log_end_offset} lies below the leader's "
+                f"log start {data.log_start_offset}: copied anew from there",
+            )
+            node.partitions.begin_anew(partition, data.log_start_offset)
+            return
+        # The leader is behind us (it has not heard of its leadership), or we are behind it (news
+        # of another leader is on its way), or it is in trouble: ask again a little later.
+        soon = error in (
+            ErrorCode.UNKNOWN_LEADER_EPOCH,
+            ErrorCode.NOT_LEADER_OR_FOLLOWER,
+            ErrorCode.UNKNOWN_TOPIC_ID,
+            ErrorCode.FENCED_LEADER_EPOCH,
+        )
+        delay = UNKNOWN_EPOCH_BACKOFF_MS if soon else node.config.replica_fetch_backoff_ms
+        self._later(followed, delay)
+
+
+class Fetchers:
+    """One fetcher for each broker that is followed."""
+
+    def __init__(self, node: Node) -> None:
+        self._node = node
+        self._fetchers: dict[int, Fetcher] = {}
+        self._leaders: dict[TopicPartition, int] = {}
+
+    def follow(self, partition: Partition) -> None:
+        """Copy `partition` from the leader that its record names; also when that is the same."""
+        leader_id = partition.record.leader
+        previous = self._leaders.get(partition.tp)
+        if previous is not None and previous != leader_id:
+            self._fetchers[previous].remove(partition.tp)
+        self._leaders[partition.tp] = leader_id
+        fetcher = self._fetchers.get(leader_id)
+        if fetcher is None:
+            fetcher = self._fetchers[leader_id] = Fetcher(self._node, leader_id)
+        fetcher.add(partition)
+
+    def remove(self, tp: TopicPartition) -> None:
+        """Copy it no more; does nothing when it is not followed."""
+        leader_id = self._leaders.pop(tp, None)
+        if leader_id is not None:
+            self._fetchers[leader_id].remove(tp)
+
+    def brokers_changed(self) -> None:
+        """The image changed: leaders may have come back, and there may be more to ask for."""
+        for fetcher in self._fetchers.values():
+            leader = self._node.cluster.brokers.get(fetcher.leader_id)
+            if leader is not None:
+                fetcher.leader_returned(leader.broker_epoch)
+            fetcher.ask()

@@ -1,0 +1,290 @@
+"""Fetch, API key 1, versions 4-18: consumers read, and followers copy.
+
+Versions: 7 fetch sessions (KIP-227), 9 fencing by leader epoch (KIP-320), 11 rack and fetching from
+followers (KIP-392), 12 diverging epochs (KIP-595), 13 topic ids (KIP-516), 15 replica state with the
+broker epoch (KIP-903), 16 the current leader in refusals (KIP-951), 18 the follower's high watermark.
+
+A fetch with a replica id is a follower's acknowledgement only when it comes over a connection that
+proved to be that broker, at its registered broker epoch (`Received.peer`). From anyone else it is
+answered all the same, as Kafka without an authorizer does, and counts for nothing.
+
+A follower's next fetch is looked at before it is answered: it moves the high watermark, and the answer
+carries the new one. Not done yet: choosing a preferred replica by rack; aborted transactions.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from replog.log.results import LogRead
+from replog.model.errors import ErrorCode, Refused
+from replog.model.inputs import PeerIdentity, Received
+from replog.model.messages.fetch import (
+    EpochEndOffset,
+    FetchableTopicResponse,
+    FetchRequest,
+    FetchResponse,
+    LeaderIdAndEpoch,
+    NodeEndpoint,
+    PartitionData,
+)
+from replog.node.fetch_context import FetchContext, FetchItem, ParkedFetch
+
+if TYPE_CHECKING:
+    from replog.node.node import Node
+    from replog.node.partition import Partition
+    from replog.node.timers import Timer
+
+CONSUMER = -1
+DEBUG_CONSUMER = -2  # reads up to the log end, as a follower does
+FIRST_VERSION_FROM_FOLLOWERS = 11  # KIP-392
+FIRST_VERSION_WITH_LEADER_HINTS = 16  # KIP-951
+READ_COMMITTED = 1
+
+
+def handle(node: Node, request: Received, message: FetchRequest) -> FetchResponse | None:
+    """Answer at once when there is enough to send, otherwise park the request."""
+    replica = replica_id(message)
+    follower = _authenticated(node, request, message, replica)
+    if message.max_bytes < 0 or message.isolation_level not in (0, READ_COMMITTED):
+        return FetchResponse(error_code=ErrorCode.UNKNOWN_SERVER_ERROR)
+    context = node.fetch_sessions.open(message, follower)
+    if isinstance(context, Refused):
+        return FetchResponse(error_code=context.error)
+    incremental = message.session_epoch > 0 and message.session_id != 0
+    fetch = _Fetch(node, request, message, context, incremental=incremental)
+    answer = fetch.read()
+    if fetch.enough or message.max_wait_ms <= 0 or not context.items:
+        return fetch.finish(answer)
+    fetch.park()
+    return None
+
+
+def replica_id(message: FetchRequest) -> int:
+    """Who fetches: a broker id, or a negative number for consumers."""
+    if message.replica_state is not None and message.replica_state.replica_id >= 0:
+        return message.replica_state.replica_id
+    return message.replica_id
+
+
+def _authenticated(
+    node: Node, request: Received, message: FetchRequest, replica: int
+) -> PeerIdentity | None:
+    """The follower, when the connection proves it and it fetches as its current registration."""
+    peer = request.peer
+    if peer is None or replica != peer.broker_id:
+        return None
+    state = message.replica_state
+    if state is None or state.replica_epoch != peer.broker_epoch:
+        return None
+    registered = node.cluster.brokers.get(replica)
+    if registered is None or registered.broker_epoch != peer.broker_epoch:
+        return None
+    return peer
+
+
+class _Fetch(ParkedFetch):
+    """One request on its way: read, perhaps parked and read again, answered once."""
+
+    __slots__ = ("_timer", "context", "enough", "incremental", "message", "node", "request")
+
+    def __init__(
+        self,
+        node: Node,
+        request: Received,
+        message: FetchRequest,
+        context: FetchContext,
+        *,
+        incremental: bool,
+    ) -> None:
+        self.node = node
+        self.request = request
+        self.message = message
+        self.context = context
+        self.incremental = incremental
+        self.enough = False  # set by `read`: the answer need not wait
+        self.overtaken = False
+        self._timer: Timer | None = None
+
+    # ---- waiting -------------------------------------------------------------------------
+
+    def park(self) -> None:
+        """Wait for news of any partition, `max_wait_ms` at most."""
+        node = self.node
+        self.context.parked = self
+        self.context.watch(node.waits)
+        deadline = node.now_ms + self.message.max_wait_ms
+        self._timer = node.timers.call_at(deadline, self._expire)
+
+    def try_complete(self) -> None:
+        answer = self.read()
+        if self.enough or self.overtaken:
+            self._answer(answer)
+
+    def _expire(self) -> None:
+        self._answer(self.read())
+
+    def _answer(self, answer: list[tuple[FetchItem, PartitionData]]) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+        self.context.parked = None
+        response = self.finish(answer)
+        self.node.reply(self.request, response)
+
+    # ---- reading -------------------------------------------------------------------------
+
+    def read(self) -> list[tuple[FetchItem, PartitionData]]:
+        """Look at every partition that may have news. Nothing is marked as sent yet."""
+        budget = min(self.message.max_bytes, self.node.config.fetch_max_bytes)
+        wanted = max(self.message.min_bytes, 0)
+        found = 0
+        urgent = False
+        answer = []
+        context = self.context
+        everything = not self.incremental
+        # A copy: looking at a partition may move the high watermark, and that notes partitions.
+        for item in list(context.items.values() if everything else context.pending.values()):
+            data = self._read_partition(item, budget, first=found == 0)
+            if data.records is not None:
+                size = len(data.records)
+                found += size
+                budget = max(budget - size, 0)
+            if data.error_code or data.diverging_epoch is not None:
+                urgent = True
+            answer.append((item, data))
+        self.enough = urgent or found >= wanted
+        return answer
+
+    def _read_partition(self, item: FetchItem, budget: int, *, first: bool) -> PartitionData:
+        node = self.node
+        partition = node.partitions.resolve_item(item)
+        if isinstance(partition, ErrorCode):
+            return self._refusal(item, partition)
+        error = partition.fence(item.current_leader_epoch)
+        if error:
+            return self._refusal(item, error, partition)
+        follower = self.context.follower
+        replica = replica_id(self.message)
+        if partition.leader is None and (
+            replica != CONSUMER or self.request.version < FIRST_VERSION_FROM_FOLLOWERS
+        ):
+            return self._refusal(item, ErrorCode.NOT_LEADER_OR_FOLLOWER, partition)
+        if replica >= 0 and replica not in partition.record.replicas:
+            return self._refusal(item, ErrorCode.UNKNOWN_LEADER_EPOCH, partition)
+        diverging = _divergence(partition, item)
+        if isinstance(diverging, ErrorCode):
+            return self._refusal(item, diverging, partition)
+        if diverging is not None:
+            return self._data(item, partition, diverging=diverging)
+        if not partition.log_start_offset <= item.fetch_offset <= partition.log_end_offset:
+            return self._refusal(item, ErrorCode.OFFSET_OUT_OF_RANGE, partition)
+        if (
+            item.fresh
+            and follower is not None
+            and partition.leader is not None
+            and item.current_leader_epoch == partition.leader_epoch
+        ):
+            node.partitions.follower_fetched(partition, follower, item.fetch_offset)
+        item.fresh = False
+        if replica == CONSUMER:
+            upto = partition.high_watermark
+            if self.message.isolation_level == READ_COMMITTED:
+                upto = partition.last_stable_offset
+        else:
+            upto = partition.log_end_offset
+        data = self._data(item, partition)
+        if item.fetch_offset < upto and (budget > 0 or first):
+            limit = min(item.max_bytes, budget)
+            read = partition.log.read(item.fetch_offset, limit, upto=upto, min_one=first)
+            if isinstance(read, LogRead) and read.range is not None:
+                data.records = read.range
+        return data
+
+    def _data(
+        self, item: FetchItem, partition: Partition, *, diverging: EpochEndOffset | None = None
+    ) -> PartitionData:
+        return PartitionData(
+            partition_index=item.partition,
+            high_watermark=partition.high_watermark,
+            last_stable_offset=partition.last_stable_offset,
+            log_start_offset=partition.log_start_offset,
+            diverging_epoch=diverging,
+            aborted_transactions=None if self.message.isolation_level != READ_COMMITTED else [],
+            records=b"",
+        )
+
+    def _refusal(
+        self, item: FetchItem, error: ErrorCode, partition: Partition | None = None
+    ) -> PartitionData:
+        data = PartitionData(
+            partition_index=item.partition,
+            error_code=error,
+            high_watermark=-1,
+            aborted_transactions=[] if partition is None else None,
+            records=b"",
+        )
+        if partition is not None and self.context.follower is not None:
+            # Tells a follower whose log ends below ours where it must begin anew.
+            data.log_start_offset = partition.log_start_offset
+        if error in (ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.FENCED_LEADER_EPOCH):
+            self._hint_leader(item, data)
+        return data
+
+    def _hint_leader(self, item: FetchItem, data: PartitionData) -> None:
+        record = None if item.tp is None else self.node.cluster.partition(item.tp)
+        if record is not None and self.request.version >= FIRST_VERSION_WITH_LEADER_HINTS:
+            data.current_leader = LeaderIdAndEpoch(
+                leader_id=record.leader, leader_epoch=record.leader_epoch
+            )
+
+    # ---- answering -----------------------------------------------------------------------
+
+    def finish(self, answer: list[tuple[FetchItem, PartitionData]]) -> FetchResponse:
+        """The response, with what it says noted as said."""
+        context = self.context
+        response = FetchResponse(session_id=context.session_id)
+        topic: FetchableTopicResponse | None = None
+        hinted: set[int] = set()
+        for item, data in answer:
+            served = bool(data.records)
+            news = (
+                served
+                or data.error_code != 0
+                or data.diverging_epoch is not None
+                or data.high_watermark != item.sent_high_watermark
+                or data.log_start_offset != item.sent_log_start
+            )
+            if context.session_id:
+                item.sent_high_watermark = data.high_watermark
+                item.sent_log_start = data.log_start_offset
+                context.settle(item, served=served, quiet=not served and not data.error_code)
+            if self.incremental and not news:
+                continue
+            if topic is None or topic.topic_id != item.topic_id or topic.topic != item.name:
+                topic = FetchableTopicResponse(topic=item.name, topic_id=item.topic_id)
+                response.responses.append(topic)
+            topic.partitions.append(data)
+            if data.current_leader is not None:
+                hinted.add(data.current_leader.leader_id)
+        if hinted:
+            response.node_endpoints = [
+                NodeEndpoint(
+                    node_id=broker.broker_id, host=end.host, port=end.port, rack=broker.rack
+                )
+                for broker, end in self.node.partitions.endpoints(sorted(hinted), self.request)
+            ]
+        if not context.session_id:
+            context.close(self.node.waits)
+        return response
+
+
+def _divergence(partition: Partition, item: FetchItem) -> EpochEndOffset | ErrorCode | None:
+    """Where the history of the other side leaves ours (KIP-595), or None while it agrees."""
+    if item.last_fetched_epoch < 0:
+        return None
+    epoch, end = partition.log.end_offset_for_epoch(item.last_fetched_epoch)
+    if epoch < 0 or end < 0:
+        return ErrorCode.OFFSET_OUT_OF_RANGE
+    if epoch < item.last_fetched_epoch or end < item.fetch_offset:
+        return EpochEndOffset(epoch=epoch, end_offset=end)
+    return None

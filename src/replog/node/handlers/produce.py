@@ -1,0 +1,247 @@
+"""Produce, API key 0, versions 3-13 (0-2 are advertised and refused, see `wire.versions`).
+
+Versions: 5 log start offset, 8 record errors (KIP-467), 9 flexible, 10 the current leader in refusals
+(KIP-951), 13 topic ids (KIP-516).
+
+One batch a partition is checked by its header and CRC, stamped where it lies in the receive buffer and
+written from there. acks=1 is answered at once, acks=all when the high watermark has passed, acks=0 never;
+an error with acks=0 closes the connection, as there is no other way to tell. A timeout or a lost
+leadership after the append leaves the outcome open: the record may still be committed.
+
+Not done yet: transactions (a transactional batch is refused), recompression to `compression.type`.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from replog.core.producer.state import Duplicate
+from replog.model.errors import ErrorCode, Refused
+from replog.model.ids import INTERNAL_TOPICS, ZERO_TOPIC_ID, TopicPartition
+from replog.model.inputs import Received
+from replog.model.messages.produce import (
+    BatchIndexAndErrorMessage,
+    LeaderIdAndEpoch,
+    NodeEndpoint,
+    PartitionProduceData,
+    PartitionProduceResponse,
+    ProduceRequest,
+    ProduceResponse,
+    TopicProduceData,
+    TopicProduceResponse,
+)
+from replog.records.validate import RefusedBatch, validate_produce
+
+if TYPE_CHECKING:
+    from replog.node.node import Node
+    from replog.node.partition import Partition
+    from replog.node.timers import Timer
+    from replog.node.waits import CommitWait
+
+ALL = -1
+FIRST_VERSION_WITH_ZSTD = 7  # KIP-110
+FIRST_VERSION_WITH_IDS = 13
+ADMIN_CLIENT = "__admin_client"  # Kafka's tools may write internal topics under this client id
+
+
+def handle(node: Node, request: Received, message: ProduceRequest) -> ProduceResponse | None:
+    """Append what is good, refuse the rest, answer as `acks` wants."""
+    produce = _Produce(node, request, message)
+    for topic in message.topic_data:
+        produce.append_topic(topic)
+    return produce.finish()
+
+
+class _Produce:
+    """One request on its way: its answer, and the writes that it still waits for."""
+
+    __slots__ = (
+        "_deadline",
+        "_waiting",
+        "failed",
+        "message",
+        "node",
+        "request",
+        "response",
+    )
+
+    def __init__(self, node: Node, request: Received, message: ProduceRequest) -> None:
+        self.node = node
+        self.request = request
+        self.message = message
+        self.response = ProduceResponse()
+        self.failed = False
+        self._waiting: dict[TopicPartition, tuple[CommitWait, PartitionProduceResponse]] = {}
+        self._deadline: Timer | None = None
+
+    # ---- appending ---------------------------------------------------------------------
+
+    def append_topic(self, topic: TopicProduceData) -> None:
+        node = self.node
+        name: str | None = topic.name
+        unknown = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        if self.request.version >= FIRST_VERSION_WITH_IDS:
+            name = node.cluster.topic_names.get(topic.topic_id)
+            unknown = ErrorCode.UNKNOWN_TOPIC_ID
+        answers = [self._append(name, data, unknown) for data in topic.partition_data]
+        for known in self.response.responses:
+            if known.topic_id == topic.topic_id and known.name == topic.name:
+                known.partition_responses.extend(answers)
+                return
+        self.response.responses.append(
+            TopicProduceResponse(
+                name=topic.name,
+                topic_id=topic.topic_id if topic.topic_id else ZERO_TOPIC_ID,
+                partition_responses=answers,
+            )
+        )
+
+    def _append(
+        self, name: str | None, data: PartitionProduceData, unknown: ErrorCode
+    ) -> PartitionProduceResponse:
+        if self.message.acks not in (ALL, 0, 1):
+            return self._refuse(data.index, ErrorCode.INVALID_REQUIRED_ACKS)
+        if name is None:
+            return self._refuse(data.index, unknown)
+        tp = TopicPartition(name, data.index)
+        partition = self.node.partitions.find(tp)
+        if isinstance(partition, ErrorCode):
+            return self._refuse(data.index, partition, tp)
+        leader = partition.leader
+        if leader is None:
+            return self._refuse(data.index, ErrorCode.NOT_LEADER_OR_FOLLOWER, tp)
+        if name in INTERNAL_TOPICS and self.request.client_id != ADMIN_CLIENT:
+            return self._refuse(data.index, ErrorCode.INVALID_TOPIC_EXCEPTION)
+        if self.message.acks == ALL and not leader.enough_in_sync:
+            return self._refuse(data.index, ErrorCode.NOT_ENOUGH_REPLICAS)
+        return self._write(partition, data)
+
+    def _write(self, partition: Partition, data: PartitionProduceData) -> PartitionProduceResponse:
+        buffer = data.records
+        if not isinstance(buffer, memoryview):
+            return self._refuse(data.index, ErrorCode.INVALID_RECORD, text="no records are given")
+        headers = validate_produce(
+            buffer,
+            rules=partition.produce_rules,
+            now_ms=self.node.wall_ms,
+            zstd_allowed=self.request.version >= FIRST_VERSION_WITH_ZSTD,
+        )
+        if isinstance(headers, RefusedBatch):
+            answer = self._refuse(data.index, headers.error, text=headers.message)
+            if headers.knows_log_start:
+                answer.log_start_offset = partition.log_start_offset
+            answer.record_errors = [
+                BatchIndexAndErrorMessage(batch_index=index, batch_index_error_message=text)
+                for index, text in headers.record_errors
+            ]
+            return answer
+        answer = PartitionProduceResponse(
+            index=data.index, log_start_offset=partition.log_start_offset
+        )
+        header = headers[0]
+        if header.producer_id >= 0:
+            verdict = partition.producers.check(
+                header.producer_id,
+                header.producer_epoch,
+                header.base_sequence,
+                header.last_sequence,
+            )
+            if isinstance(verdict, Refused):
+                answer = self._refuse(data.index, verdict.error, text=verdict.message)
+                answer.log_start_offset = partition.log_start_offset
+                return answer
+            if isinstance(verdict, Duplicate):
+                answer.base_offset = verdict.batch.base_offset
+                answer.log_append_time_ms = verdict.batch.max_timestamp
+                self._await(partition, verdict.batch.last_offset + 1, answer)
+                return answer
+        written = self.node.partitions.write(partition, buffer, headers)
+        if isinstance(written, Refused):
+            return self._refuse(data.index, written.error, text=written.message)
+        answer.base_offset = written.first_offset
+        answer.log_append_time_ms = written.log_append_time_ms
+        self._await(partition, partition.log_end_offset, answer)
+        return answer
+
+    def _refuse(
+        self,
+        index: int,
+        error: ErrorCode,
+        tp: TopicPartition | None = None,
+        *,
+        text: str | None = None,
+    ) -> PartitionProduceResponse:
+        self.failed = True
+        answer = PartitionProduceResponse(
+            index=index, error_code=error, base_offset=-1, error_message=text
+        )
+        if error is ErrorCode.NOT_LEADER_OR_FOLLOWER and tp is not None:
+            self._hint_leader(answer, tp)
+        return answer
+
+    def _hint_leader(self, answer: PartitionProduceResponse, tp: TopicPartition) -> None:
+        record = self.node.cluster.partition(tp)
+        if record is None:
+            return
+        answer.current_leader = LeaderIdAndEpoch(
+            leader_id=record.leader, leader_epoch=record.leader_epoch
+        )
+        known = {endpoint.node_id for endpoint in self.response.node_endpoints or ()}
+        for broker, end in self.node.partitions.endpoints((record.leader,), self.request):
+            if broker.broker_id not in known:
+                endpoint = NodeEndpoint(
+                    node_id=broker.broker_id, host=end.host, port=end.port, rack=broker.rack
+                )
+                self.response.node_endpoints = [*(self.response.node_endpoints or ()), endpoint]
+
+    # ---- waiting for the high watermark --------------------------------------------------
+
+    def _await(self, partition: Partition, offset: int, answer: PartitionProduceResponse) -> None:
+        if self.message.acks != ALL or partition.high_watermark >= offset:
+            return
+        tp = partition.tp
+
+        def done(error: ErrorCode) -> None:
+            self._waiting.pop(tp, None)
+            leader = partition.leader
+            if error is ErrorCode.NONE and (leader is None or not leader.enough_in_sync):
+                error = ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND
+            self._settle(answer, error)
+            if not self._waiting:
+                self._reply()
+
+        self._waiting[tp] = (self.node.waits.park_commit(tp, offset, done), answer)
+
+    def _settle(self, answer: PartitionProduceResponse, error: ErrorCode) -> None:
+        if error:
+            answer.error_code = error
+            answer.base_offset = -1
+            answer.log_append_time_ms = -1
+            answer.log_start_offset = -1
+
+    def finish(self) -> ProduceResponse | None:
+        """The answer, or None when it comes later or never."""
+        if self.message.acks == 0:
+            if self.failed:
+                self.node.close(self.request, "a write with acks=0 was refused")
+            else:
+                self.node.reply(self.request, None)
+            return None
+        if not self._waiting:
+            return self.response
+        node = self.node
+        timeout_ms = max(self.message.timeout_ms, 0)
+        self._deadline = node.timers.call_at(node.now_ms + timeout_ms, self._expire)
+        return None
+
+    def _expire(self) -> None:
+        for tp, (wait, answer) in self._waiting.items():
+            self.node.waits.drop_commit(tp, wait)
+            self._settle(answer, ErrorCode.REQUEST_TIMED_OUT)
+        self._waiting.clear()
+        self._reply()
+
+    def _reply(self) -> None:
+        if self._deadline is not None:
+            self._deadline.cancel()
+        self.node.reply(self.request, self.response)

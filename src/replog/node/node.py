@@ -1,0 +1,229 @@
+"""The broker: one object, one method that matters.
+
+`Node.step` takes one input and returns what is to be done about it. It never waits, never reads a clock
+and never draws a random number that it was not given. Everything that a broker remembers hangs on this object:
+
+- `membership`  registration, who is controller, the cluster image and how it is kept up to date
+- `controlling` the controller's work, while this broker is the controller
+- `partitions`  the replicas on this broker, as leader or follower
+- `fetchers`    one conversation with each leader that this broker follows
+- `waits`       requests that are parked until an offset is committed or data arrives
+- `groups`      consumer groups whose offsets partition this broker leads
+- `producer_ids` blocks of producer ids
+"""
+
+import random
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from replog.log.disk import Disk
+from replog.model.cluster import BrokerRecord, ClusterState, Endpoint
+from replog.model.config import BrokerConfig
+from replog.model.coordination import Operation
+from replog.model.ids import NO_EPOCH
+from replog.model.inputs import (
+    ConnectionClosed,
+    CoordinatorChanged,
+    CoordinatorRead,
+    CoordinatorWritten,
+    Input,
+    JobDone,
+    PeerFailed,
+    PeerReplied,
+    Received,
+    SessionEnded,
+    SessionStarted,
+    StopRequested,
+    Tick,
+)
+from replog.model.messages import Message
+from replog.model.outputs import (
+    Channel,
+    CloseConnection,
+    CoordinatorWrite,
+    Level,
+    Output,
+    ReadCoordinator,
+    Reply,
+    Report,
+    RunJob,
+    Send,
+)
+from replog.node.controlling import Controlling
+from replog.node.fetchers import Fetchers
+from replog.node.forwarding import Forwarding
+from replog.node.groups import Groups
+from replog.node.membership import Membership
+from replog.node.partitions import Partitions
+from replog.node.producer_ids import ProducerIds
+from replog.node.router import route
+from replog.node.sessions import FetchSessions
+from replog.node.timers import Timers
+from replog.node.waits import Waits
+
+PeerAnswer = PeerReplied | PeerFailed
+
+
+@dataclass(frozen=True, slots=True)
+class NodeSetup:
+    """What a broker is born with."""
+
+    config: BrokerConfig
+    cluster_id: str
+    endpoints: tuple[Endpoint, ...]  # the first is the one that other brokers use
+    api_ranges: tuple[tuple[int, int, int], ...]  # (key, lowest, highest) version advertised
+    boot_id: str  # of the host: tells a restarted process from a restarted machine
+    clean_start: bool = True  # the previous run on this folder ended in good order
+
+
+class Node:
+    """One broker."""
+
+    def __init__(
+        self, setup: NodeSetup, disk: Disk, rng: random.Random, *, now_ms: float, wall_ms: int
+    ) -> None:
+        self.setup = setup
+        self.config = setup.config
+        self.broker_id = setup.config.node_id
+        self.disk = disk
+        self.rng = rng
+        self.now_ms = now_ms  # monotonic; for every interval
+        self.wall_ms = wall_ms  # wall clock; for record timestamps alone
+        self.broker_epoch = NO_EPOCH  # of the registration that holds now
+        self.cluster = ClusterState(cluster_id=setup.cluster_id)
+        self.outputs: list[Output] = []
+        self.timers = Timers()
+        self._token = 0
+        self._peer_waiters: dict[int, Callable[[PeerAnswer], None]] = {}
+        self._write_waiters: dict[int, Callable[[CoordinatorWritten], None]] = {}
+        self._read_waiters: dict[int, Callable[[CoordinatorRead], None]] = {}
+        self._job_waiters: dict[int, Callable[[JobDone], None]] = {}
+        self.waits = Waits(self)
+        self.fetch_sessions = FetchSessions(self)
+        self.partitions = Partitions(self)
+        self.fetchers = Fetchers(self)
+        self.membership = Membership(self)
+        self.controlling = Controlling(self)
+        self.forwarding = Forwarding(self)
+        self.groups = Groups(self)
+        self.producer_ids = ProducerIds(self)
+
+    # ---- the one door -------------------------------------------------------------------
+
+    def start(self) -> list[Output]:
+        """Load what is on disk. Called once, before the first step."""
+        self.partitions.load()
+        return self._take_outputs()
+
+    def step(self, event: Input, now_ms: float, wall_ms: int) -> list[Output]:
+        """Take one input; return what is to be done, in order."""
+        self.now_ms = now_ms
+        self.wall_ms = wall_ms
+        self._dispatch(event)
+        if self.timers.next_deadline_ms() <= now_ms:
+            self.timers.fire(now_ms)
+        self.waits.drain()
+        return self._take_outputs()
+
+    def next_deadline_ms(self) -> float:
+        """When a Tick is due at the latest; infinity when nothing waits for time."""
+        return self.timers.next_deadline_ms()
+
+    def _take_outputs(self) -> list[Output]:
+        outputs = self.outputs
+        self.outputs = []
+        return outputs
+
+    def _dispatch(self, event: Input) -> None:
+        match event:
+            case Received():
+                route(self, event)
+            case PeerReplied() | PeerFailed():
+                waiter = self._peer_waiters.pop(event.token, None)
+                if waiter is not None:
+                    waiter(event)
+            case CoordinatorWritten():
+                self._write_waiters.pop(event.token)(event)
+            case CoordinatorRead():
+                self._read_waiters.pop(event.token)(event)
+            case JobDone():
+                self._job_waiters.pop(event.token)(event)
+            case CoordinatorChanged():
+                self.membership.on_changed(event.paths)
+            case SessionStarted():
+                self.membership.on_session_started(event.session)
+            case SessionEnded():
+                self.membership.on_session_ended(event.reason)
+            case ConnectionClosed():
+                pass  # what it still waits for ends by its own deadline; replies go nowhere
+            case StopRequested():
+                self.membership.on_stop_requested()
+            case Tick():
+                pass
+
+    # ---- what the parts of a node emit with --------------------------------------------
+
+    def reply(self, request: Received, message: Message | None) -> None:
+        """Answer a request, now or after it was parked. None: no answer is expected (acks=0)."""
+        self.outputs.append(Reply(request.connection, request.token, message))
+
+    def close(self, request: Received, reason: str) -> None:
+        """Close the connection of a request that can't be answered."""
+        self.outputs.append(CloseConnection(request.connection, reason))
+
+    def report(self, level: Level, text: str) -> None:
+        """One line in the operator's log."""
+        self.outputs.append(Report(level, text))
+
+    def send(
+        self,
+        broker: BrokerRecord,
+        message: Message,
+        on_answer: Callable[[PeerAnswer], None],
+        *,
+        channel: Channel = Channel.CONTROL,
+        timeout_ms: int | None = None,
+    ) -> None:
+        """Ask a peer; `on_answer` runs in the step that brings the answer or the failure."""
+        endpoint = broker.endpoint(self.setup.endpoints[0].name) or broker.endpoints[0]
+        token = self._next_token()
+        self._peer_waiters[token] = on_answer
+        limit = self.config.request_timeout_ms if timeout_ms is None else timeout_ms
+        self.outputs.append(
+            Send(
+                broker.broker_id,
+                broker.broker_epoch,
+                endpoint.host,
+                endpoint.port,
+                channel,
+                token,
+                message,
+                limit,
+            )
+        )
+
+    def write_coordinator(
+        self, operations: tuple[Operation, ...], on_done: Callable[[CoordinatorWritten], None]
+    ) -> None:
+        """One atomic multi; `on_done` runs in the step that brings its outcome."""
+        token = self._next_token()
+        self._write_waiters[token] = on_done
+        self.outputs.append(CoordinatorWrite(token, operations))
+
+    def read_coordinator(
+        self, roots: tuple[str, ...], on_done: Callable[[CoordinatorRead], None]
+    ) -> None:
+        """Read subtrees; `on_done` runs in the step that brings them."""
+        token = self._next_token()
+        self._read_waiters[token] = on_done
+        self.outputs.append(ReadCoordinator(token, roots))
+
+    def run_job(self, work: Callable[[], object], on_done: Callable[[JobDone], None]) -> None:
+        """Do slow disk work outside the step; `on_done` runs in the step that brings its end."""
+        token = self._next_token()
+        self._job_waiters[token] = on_done
+        self.outputs.append(RunJob(token, work))
+
+    def _next_token(self) -> int:
+        self._token += 1
+        return self._token

@@ -1,0 +1,162 @@
+"""One replica on this broker: its log, its role, and what it knows of the partition."""
+
+from collections.abc import Sequence
+
+from replog.core.producer.state import ProducerBatch, ProducerTable
+from replog.core.replica.leader import LeaderState
+from replog.log.config import LogConfig
+from replog.log.partition_log import PartitionLog
+from replog.model.config import TopicConfig
+from replog.model.errors import ErrorCode
+from replog.model.ids import NO_EPOCH, TopicPartition
+from replog.model.partition import PartitionRecord
+from replog.records.header import BatchHeader
+
+
+class Partition:
+    """A replica. It is leader while `leader` is set, and follower (of somebody or nobody) otherwise.
+
+    Legal changes of role, all made by `Partitions`: follower -> leader (greater leader epoch),
+    leader -> follower (greater leader epoch), leader -> leader (greater leader epoch), and either
+    -> offline (the disk failed), which only a restart leaves.
+    """
+
+    __slots__ = (
+        "_follower_high_watermark",
+        "leader",
+        "log",
+        "offline_reason",
+        "produce_rules",
+        "producers",
+        "record",
+        "topic",
+        "topic_id",
+        "tp",
+    )
+
+    def __init__(
+        self,
+        tp: TopicPartition,
+        topic_id: bytes,
+        log: PartitionLog,
+        *,
+        record: PartitionRecord,
+        topic: TopicConfig,
+        producers: ProducerTable,
+        high_watermark: int,
+    ) -> None:
+        self.tp = tp
+        self.topic_id = topic_id
+        self.log = log
+        self.record = record
+        self.topic = topic
+        self.leader: LeaderState | None = None
+        self.offline_reason: str | None = None
+        self.produce_rules = log.config.produce_rules()
+        self.producers = producers
+        self._follower_high_watermark = max(
+            log.log_start_offset, min(high_watermark, log.log_end_offset)
+        )
+
+    # ---- what others ask ---------------------------------------------------------------
+
+    @property
+    def is_leader(self) -> bool:
+        return self.leader is not None
+
+    @property
+    def leader_epoch(self) -> int:
+        return self.record.leader_epoch
+
+    @property
+    def high_watermark(self) -> int:
+        leader = self.leader
+        return self._follower_high_watermark if leader is None else leader.high_watermark
+
+    @property
+    def log_start_offset(self) -> int:
+        return self.log.log_start_offset
+
+    @property
+    def log_end_offset(self) -> int:
+        return self.log.log_end_offset
+
+    @property
+    def last_stable_offset(self) -> int:
+        """The high watermark: no transaction is ever open, as none can be begun yet."""
+        return self.high_watermark
+
+    @property
+    def offset_available(self) -> bool:
+        """False on a new leader until all of earlier epochs is known to be committed."""
+        return self.leader is None or self.leader.offset_available
+
+    def leader_view(self) -> LeaderState | None:
+        """Progress of the followers, on the leader."""
+        return self.leader
+
+    def fence(self, current_leader_epoch: int) -> ErrorCode:
+        """Compare the leader epoch of a request with ours; -1 in the request asks for no check."""
+        if current_leader_epoch == NO_EPOCH or current_leader_epoch == self.record.leader_epoch:
+            return ErrorCode.NONE
+        if current_leader_epoch < self.record.leader_epoch:
+            return ErrorCode.FENCED_LEADER_EPOCH
+        return ErrorCode.UNKNOWN_LEADER_EPOCH
+
+    def configure(self, topic: TopicConfig, config: LogConfig) -> None:
+        """The topic's configuration, on opening and whenever it changes."""
+        self.topic = topic
+        self.log.config = config
+        self.produce_rules = config.produce_rules()
+
+    # ---- state that follows the log ------------------------------------------------------
+
+    def follow_high_watermark(self, leaders: int) -> bool:
+        """On a follower: adopt the leader's high watermark, within the own log. True when moved."""
+        moved = min(leaders, self.log.log_end_offset)
+        if moved <= self._follower_high_watermark:
+            return False
+        self._follower_high_watermark = moved
+        return True
+
+    def step_down(self) -> None:
+        """Leader no more. What was committed stays known."""
+        if self.leader is not None:
+            self._follower_high_watermark = self.leader.high_watermark
+            self.leader = None
+
+    def after_truncation(self) -> None:
+        """The log was cut: nothing may still speak of what was cut off."""
+        end = self.log.log_end_offset
+        self._follower_high_watermark = max(
+            self.log.log_start_offset, min(self._follower_high_watermark, end)
+        )
+        self.producers = replay_producers(self.log)
+
+    def note_producers(self, headers: Sequence[BatchHeader]) -> None:
+        """Batches are in the log: remember the sequences of idempotent producers."""
+        for header in headers:
+            if header.producer_id >= 0 and header.base_sequence >= 0:
+                self.producers.apply(producer_batch(header))
+
+
+def replay_producers(log: PartitionLog) -> ProducerTable:
+    """The producers' state, built from the whole log."""
+    table = ProducerTable()
+    for header in log.headers_from(log.log_start_offset):
+        if header.producer_id >= 0 and header.base_sequence >= 0:
+            table.apply(producer_batch(header))
+    return table
+
+
+def producer_batch(header: BatchHeader) -> ProducerBatch:
+    """What the producers' rules need of a batch header."""
+    return ProducerBatch(
+        producer_id=header.producer_id,
+        producer_epoch=header.producer_epoch,
+        base_sequence=header.base_sequence,
+        last_sequence=header.last_sequence,
+        base_offset=header.base_offset,
+        last_offset=header.last_offset,
+        max_timestamp=header.max_timestamp,
+    )

@@ -1,0 +1,332 @@
+"""The replicas on this broker: what they become when the cluster changes, and how they are written.
+
+A partition record arrives in an image from the controller and decides alone: a replica leads when the
+record names this broker and its leader epoch is new, follows when it names another, and is deleted
+when its topic is. Records with an older leader epoch change nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from typing import TYPE_CHECKING
+
+from replog.core.replica.leader import LeaderSettings, LeaderState
+from replog.log.disk import DiskError
+from replog.log.errors import OffsetsNotContiguous
+from replog.log.results import AppendResult, Truncation
+from replog.model.cluster import BrokerRecord, Endpoint
+from replog.model.errors import ErrorCode, Refused
+from replog.model.ids import GROUP_OFFSETS_TOPIC, NO_LEADER, ZERO_TOPIC_ID, TopicPartition
+from replog.model.inputs import PeerIdentity, Received
+from replog.model.outputs import Level, RangeInvalidated, Stopped
+from replog.model.partition import PartitionRecord
+from replog.node.isr_changes import IsrChanges
+from replog.node.partition import Partition
+from replog.node.replica_logs import ReplicaLogs
+from replog.records.errors import CorruptBatch
+from replog.records.header import BatchHeader, iterate
+
+if TYPE_CHECKING:
+    from replog.node.fetch_context import FetchItem
+    from replog.node.node import Node
+
+AppendDone = Callable[[ErrorCode, int], None]
+
+
+class Partitions:
+    """All replicas of this broker, by name."""
+
+    def __init__(self, node: Node) -> None:
+        self._node = node
+        self._partitions: dict[TopicPartition, Partition] = {}
+        self.logs = ReplicaLogs(node)
+        self.isr_changes = IsrChanges(node)
+        # Brokers that may be in an ISR and their epochs; shared with every LeaderState.
+        self.eligible: dict[int, int] = {}
+
+    # ---- looking up -------------------------------------------------------------------------
+
+    def get(self, tp: TopicPartition) -> Partition | None:
+        return self._partitions.get(tp)
+
+    def all(self) -> Iterable[Partition]:
+        return self._partitions.values()
+
+    def find(self, tp: TopicPartition) -> Partition | ErrorCode:
+        """The replica, or why there is none: not here, not anywhere, or its disk failed."""
+        partition = self._partitions.get(tp)
+        if partition is None:
+            if self._node.cluster.partition(tp) is None:
+                return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+            return ErrorCode.NOT_LEADER_OR_FOLLOWER
+        if partition.offline_reason is not None:
+            return ErrorCode.KAFKA_STORAGE_ERROR
+        return partition
+
+    def resolve_item(self, item: FetchItem) -> Partition | ErrorCode:
+        """`find` for a partition of a fetch, by name or by id; remembers the name in the item."""
+        if item.topic_id != ZERO_TOPIC_ID:
+            name = self._node.cluster.topic_names.get(item.topic_id)
+            if name is None:
+                return ErrorCode.UNKNOWN_TOPIC_ID
+            if item.tp is None:
+                item.tp = TopicPartition(name, item.partition)
+        elif item.tp is None:
+            item.tp = TopicPartition(item.name, item.partition)
+        return self.find(item.tp)
+
+    def endpoints(
+        self, broker_ids: Iterable[int], request: Received
+    ) -> list[tuple[BrokerRecord, Endpoint]]:
+        """Where brokers are reached through the listener by which the request came (KIP-951)."""
+        found = []
+        for broker_id in broker_ids:
+            broker = self._node.cluster.brokers.get(broker_id)
+            endpoint = None if broker is None else broker.endpoint(request.listener)
+            if broker is not None and endpoint is not None:
+                found.append((broker, endpoint))
+        return found
+
+    # ---- the cluster changed ---------------------------------------------------------------
+
+    def load(self) -> None:
+        """Open what is on disk, before the broker registers."""
+        self.logs.load()
+        self.isr_changes.start()
+
+    def apply(
+        self, changed: Iterable[TopicPartition], deleted: Iterable[tuple[str, bytes]]
+    ) -> None:
+        """`node.cluster` was updated: become what it says."""
+        node = self._node
+        self.eligible.clear()
+        self.eligible.update(
+            (b.broker_id, b.broker_epoch) for b in node.cluster.brokers.values() if b.eligible
+        )
+        for name, topic_id in deleted:
+            self._delete_topic(name, topic_id)
+        for tp in changed:
+            record = node.cluster.partition(tp)
+            if record is not None:
+                self._apply_record(tp, record)
+        for partition in self._partitions.values():
+            leader = partition.leader
+            if leader is not None and leader.advance(node.now_ms):
+                node.waits.committed(partition)
+        node.fetchers.brokers_changed()
+
+    def _apply_record(self, tp: TopicPartition, record: PartitionRecord) -> None:
+        node = self._node
+        topic = node.cluster.topics[tp.topic]
+        partition = self._partitions.get(tp)
+        if partition is not None and partition.topic_id != topic.topic_id:
+            self._delete(partition)  # the topic was deleted and made again
+            partition = None
+        if node.broker_id not in record.replicas:
+            if partition is not None:
+                self._delete(partition)
+            return
+        if partition is None:
+            opened = self.logs.open(tp, topic, record)
+            if opened is None:
+                return
+            partition = opened
+            self._partitions[tp] = partition
+        elif record.leader_epoch < partition.record.leader_epoch:
+            return
+            self.logs.configure(partition, topic)
+        if record.leader == node.broker_id:
+            self._lead(partition, record)
+        else:
+            self._follow(partition, record)
+
+    def _lead(self, partition: Partition, record: PartitionRecord) -> None:
+        node = self._node
+        settings = LeaderSettings(
+            min_isr=min(partition.topic.min_insync_replicas, len(record.replicas)),
+            lag_ms_max=node.config.replica_lag_time_max_ms,
+        )
+        leader = partition.leader
+        if leader is not None and leader.epoch == record.leader_epoch:
+            leader.settings = settings
+            partition.record = record
+            if leader.on_record(record, node.now_ms):
+                node.waits.committed(partition)
+            return
+        partition.step_down()
+        partition.record = record
+        node.fetchers.remove(partition.tp)
+        try:
+            partition.log.assign_epoch(record.leader_epoch, partition.log_end_offset)
+        except DiskError as error:
+            self.disk_failed(partition, error)
+            return
+        partition.leader = LeaderState(
+            record,
+            log_end=partition.log_end_offset,
+            high_watermark=partition.high_watermark,
+            settings=settings,
+            eligible=self.eligible,
+            now_ms=node.now_ms,
+        )
+        node.report(
+            Level.INFO,
+            f"{partition.tp}: leader in epoch {record.leader_epoch} from offset "
+            f"{partition.log_end_offset}, HW {partition.high_watermark}, ISR {list(record.isr)}",
+        )
+        node.waits.role_changed(partition)
+        if partition.leader.advance(node.now_ms):
+            node.waits.committed(partition)
+        if partition.tp.topic == GROUP_OFFSETS_TOPIC:
+            node.groups.on_leader(partition)
+
+    def _follow(self, partition: Partition, record: PartitionRecord) -> None:
+        node = self._node
+        was_leader = partition.is_leader
+        led_anew = record.leader_epoch > partition.record.leader_epoch or was_leader
+        partition.step_down()
+        partition.record = record
+        if led_anew:
+            node.waits.role_changed(partition)
+            if was_leader and partition.tp.topic == GROUP_OFFSETS_TOPIC:
+                node.groups.on_not_leader(partition.tp)
+        if record.leader == NO_LEADER:
+            node.fetchers.remove(partition.tp)
+        else:
+            node.fetchers.follow(partition)
+
+    def _delete_topic(self, name: str, topic_id: bytes) -> None:
+        for partition in list(self._partitions.values()):
+            if partition.tp.topic == name and partition.topic_id == topic_id:
+                self._delete(partition)
+        self.logs.delete_unclaimed(name, topic_id)
+
+    def _delete(self, partition: Partition) -> None:
+        node = self._node
+        was_leader = partition.is_leader
+        partition.step_down()
+        del self._partitions[partition.tp]
+        node.fetchers.remove(partition.tp)
+        node.waits.role_changed(partition)
+        if was_leader and partition.tp.topic == GROUP_OFFSETS_TOPIC:
+            node.groups.on_not_leader(partition.tp)
+        self.logs.delete(partition)
+
+    # ---- writing ---------------------------------------------------------------------------
+
+    def write(
+        self, partition: Partition, buffer: memoryview, headers: Sequence[BatchHeader]
+    ) -> AppendResult | Refused:
+        """Append checked batches as leader."""
+        node = self._node
+        leader = partition.leader
+        if leader is None:
+            return Refused(ErrorCode.NOT_LEADER_OR_FOLLOWER)
+        try:
+            result = partition.log.append_as_leader(buffer, headers, leader.epoch, node.wall_ms)
+        except DiskError as error:
+            self.disk_failed(partition, error)
+            return Refused(ErrorCode.KAFKA_STORAGE_ERROR, str(error))
+        self._appended(partition, result)
+        node.waits.appended(partition)
+        if leader.on_append(partition.log_end_offset, node.now_ms):
+            node.waits.committed(partition)
+        return result
+
+    def copy(self, partition: Partition, records: memoryview) -> bool:
+        """Append what a leader sent; False when it can't be taken as it is."""
+        try:
+            result = partition.log.append_as_follower(records)
+        except DiskError as error:
+            self.disk_failed(partition, error)
+            return False
+        except (OffsetsNotContiguous, CorruptBatch) as error:
+            self._node.report(Level.WARNING, f"{partition.tp}: fetched batches refused: {error}")
+            return False
+        self._appended(partition, result)
+        return True
+
+    def _appended(self, partition: Partition, result: AppendResult) -> None:
+        partition.note_producers(result.headers)
+        if result.rolled:
+            self.logs.segment_rolled(partition)
+
+    def append(
+        self, partition: Partition, batch: bytearray, on_done: AppendDone, timeout_ms: int
+    ) -> None:
+        """Append a batch of our own with acks=all; `on_done(error, base offset)` runs now or later."""
+        node = self._node
+        leader = partition.leader
+        if leader is None:
+            on_done(ErrorCode.NOT_LEADER_OR_FOLLOWER, -1)
+            return
+        if not leader.enough_in_sync:
+            on_done(ErrorCode.NOT_ENOUGH_REPLICAS, -1)
+            return
+        buffer = memoryview(batch)
+        written = self.write(partition, buffer, iterate(buffer))
+        if isinstance(written, Refused):
+            on_done(written.error, -1)
+            return
+        tp, first, end = partition.tp, written.first_offset, partition.log_end_offset
+
+        def committed(error: ErrorCode) -> None:
+            timer.cancel()
+            on_done(error, first)
+
+        def expired() -> None:
+            node.waits.drop_commit(tp, wait)
+            on_done(ErrorCode.REQUEST_TIMED_OUT, first)
+
+        timer = node.timers.call_at(node.now_ms + timeout_ms, expired)
+        wait = node.waits.park_commit(tp, end, committed)
+        node.waits.committed(partition)  # it may be committed already
+
+    def follower_fetched(self, partition: Partition, peer: PeerIdentity, offset: int) -> None:
+        """An authenticated follower holds everything below `offset`."""
+        leader = partition.leader
+        if leader is None:
+            return
+        node = self._node
+        if leader.on_follower_fetch(
+            peer.broker_id, offset=offset, broker_epoch=peer.broker_epoch, now_ms=node.now_ms
+        ):
+            node.waits.committed(partition)
+        if peer.broker_id not in leader.isr_state.isr:
+            self.isr_changes.try_expand(partition, peer.broker_id)
+
+    def truncate(self, partition: Partition, offset: int) -> None:
+        """Cut the log so that it ends at `offset`."""
+        self._cut(partition, lambda: partition.log.truncate_to(offset))
+
+    def begin_anew(self, partition: Partition, offset: int) -> None:
+        """Throw the log away and begin at `offset`."""
+        self._cut(partition, lambda: partition.log.reset_to(offset))
+
+    def _cut(self, partition: Partition, cut: Callable[[], Sequence[Truncation]]) -> None:
+        node = self._node
+        try:
+            truncations = cut()
+            for truncation in truncations:
+                node.outputs.append(RangeInvalidated(truncation.file, truncation.position))
+            if any(truncation.recovery_point_lowered for truncation in truncations):
+                self.logs.truncated(partition)
+        except DiskError as error:
+            self.disk_failed(partition, error)
+            return
+        partition.after_truncation()
+
+    # ---- trouble and the end ----------------------------------------------------------------
+
+    def disk_failed(self, partition: Partition, error: DiskError) -> None:
+        """The only log folder failed: this broker can keep no promise any more and stops, so that
+        the controller moves what it led."""
+        partition.offline_reason = str(error)
+        partition.step_down()
+        self._node.waits.role_changed(partition)
+        self._node.fetchers.remove(partition.tp)
+        self._node.outputs.append(Stopped(f"{partition.tp}: {error}", failed=True))
+
+    def close(self) -> None:
+        """Flush everything and leave the marker of a clean shutdown."""
+        self.logs.close(self._partitions.values())

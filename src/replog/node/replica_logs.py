@@ -1,0 +1,249 @@
+"""Folders of the replicas on this broker: opened, checkpointed, deleted, closed.
+
+Logs are opened (and recovered) before the broker registers; a partition claims its log when the first
+image names it. A folder that no image names is left alone: it may belong to a topic that the
+controller could not read just now.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import TYPE_CHECKING
+
+from replog.core.producer.state import ProducerTable
+from replog.log import checkpoints
+from replog.log.config import LogConfig
+from replog.log.disk import DiskError
+from replog.log.errors import LogCorrupt, TopicIdMismatch
+from replog.log.partition_log import PartitionLog
+from replog.model.cluster import TopicRecord
+from replog.model.config import TopicConfig, topic_config
+from replog.model.ids import TopicPartition
+from replog.model.inputs import JobDone
+from replog.model.outputs import Level
+from replog.model.partition import PartitionRecord
+from replog.node.partition import Partition, replay_producers
+
+if TYPE_CHECKING:
+    from replog.node.node import Node
+
+DELETED_SUFFIX = "-delete"
+
+
+class ReplicaLogs:
+    """The log folder of this broker."""
+
+    def __init__(self, node: Node) -> None:
+        self._node = node
+        self._unclaimed: dict[TopicPartition, tuple[PartitionLog, ProducerTable]] = {}
+        self._recovery_points: dict[TopicPartition, int] = {}
+        self._high_watermarks: dict[TopicPartition, int] = {}
+        self._written: dict[TopicPartition, int] = {}
+        self._checkpointing = False
+
+    # ---- opening ---------------------------------------------------------------------------
+
+    def load(self) -> None:
+        """Open and recover every log in the folder. Called once, before anything is served."""
+        node = self._node
+        disk = node.disk
+        clean = checkpoints.take_clean_shutdown(disk)
+        self._recovery_points = self._read(checkpoints.RECOVERY_POINTS)
+        self._high_watermarks = self._read(checkpoints.HIGH_WATERMARKS)
+        for name in disk.list(""):
+            if name.endswith(DELETED_SUFFIX):
+                self._remove_later(name, delay_ms=0)
+                continue
+            tp = checkpoints.partition_of_directory(name)
+            topic_id = None if tp is None else checkpoints.topic_id_of(disk, name)
+            if tp is None or topic_id is None:
+                continue
+            try:
+                log = self._open(tp, topic_id, LogConfig(), clean=clean)
+            except (DiskError, LogCorrupt) as error:
+                node.report(Level.ERROR, f"{name} can't be used and is left alone: {error}")
+                continue
+            self._unclaimed[tp] = (log, replay_producers(log))
+        self._schedule_checkpoint()
+
+    def _read(self, name: str) -> dict[TopicPartition, int]:
+        found, reason = checkpoints.read(self._node.disk, name)
+        if reason is not None:
+            self._node.report(Level.WARNING, f"{name} is not used: {reason}")
+        return found
+
+    def _open(
+        self, tp: TopicPartition, topic_id: bytes, config: LogConfig, *, clean: bool
+    ) -> PartitionLog:
+        log = PartitionLog.open(
+            self._node.disk,
+            str(tp),
+            config,
+            topic_id=topic_id,
+            recovery_point=self._recovery_points.get(tp, 0),
+            clean=clean,
+        )
+        if log.recovery.lost_anything:
+            self._node.report(Level.WARNING, f"{tp}: {'; '.join(log.recovery.reasons)}")
+        return log
+
+    def open(
+        self, tp: TopicPartition, topic: TopicRecord, record: PartitionRecord
+    ) -> Partition | None:
+        """The replica that an image names: with the log on disk, or a new one. None: it can't be
+        opened, which is reported."""
+        node = self._node
+        config = topic_config(node.config, topic.configs)
+        found = self._unclaimed.pop(tp, None)
+        if found is not None and found[0].topic_id != topic.topic_id:
+            found[0].close()
+            self._set_aside(str(tp))
+            self._recovery_points.pop(tp, None)
+            self._high_watermarks.pop(tp, None)
+            found = None
+        try:
+            if found is None:
+                log = self._open(tp, topic.topic_id, log_config(config), clean=False)
+                producers = replay_producers(log)
+            else:
+                log, producers = found
+                log.config = log_config(config)
+        except (DiskError, LogCorrupt) as error:
+            node.report(Level.ERROR, f"{tp} can't be opened: {error}")
+            return None
+        return Partition(
+            tp,
+            topic.topic_id,
+            log,
+            record=record,
+            topic=config,
+            producers=producers,
+            high_watermark=self._high_watermarks.get(tp, 0),
+        )
+
+    def configure(self, partition: Partition, topic: TopicRecord) -> None:
+        """Let the log obey what holds for `topic` now."""
+        if topic.configs != partition.topic.overrides:
+            config = topic_config(self._node.config, topic.configs)
+            partition.configure(config, log_config(config))
+
+    # ---- checkpoints -----------------------------------------------------------------------
+
+    def _schedule_checkpoint(self) -> None:
+        node = self._node
+        interval = node.config.int("replica.high.watermark.checkpoint.interval.ms")
+        node.timers.call_at(node.now_ms + interval, self._checkpoint)
+
+    def _checkpoint(self) -> None:
+        """Write the high watermarks, so that a restart knows what consumers have seen. They only
+        ever lag: an old one costs a moment until the leader is asked, never a record."""
+        self._schedule_checkpoint()
+        now = {p.tp: p.high_watermark for p in self._node.partitions.all()}
+        if now == self._written or self._checkpointing:
+            return
+        self._checkpointing = True
+        disk = self._node.disk
+
+        def done(ended: JobDone) -> None:
+            self._checkpointing = False
+            if ended.error is None:
+                self._written = now
+            else:
+                self._node.report(Level.ERROR, f"high watermarks not written: {ended.error}")
+
+        self._node.run_job(lambda: checkpoints.write(disk, checkpoints.HIGH_WATERMARKS, now), done)
+
+    def segment_rolled(self, partition: Partition) -> None:
+        """A segment is full: flush it outside the step, so that a restart need not scan it."""
+        log, tp = partition.log, partition.tp
+        flush = log.flush_rolled()
+
+        def done(ended: JobDone) -> None:
+            if ended.error is not None:
+                self._node.partitions.disk_failed(partition, DiskError(ended.error))
+            elif partition.log is log:
+                self._recovery_points[tp] = log.flushed()
+                self._write_recovery_points()
+
+        self._node.run_job(flush, done)
+
+    def _write_recovery_points(self) -> None:
+        disk, points = self._node.disk, dict(self._recovery_points)
+
+        def done(ended: JobDone) -> None:
+            if ended.error is not None:
+                self._node.report(Level.ERROR, f"recovery points not written: {ended.error}")
+
+        self._node.run_job(
+            lambda: checkpoints.write(disk, checkpoints.RECOVERY_POINTS, points), done
+        )
+
+    def truncated(self, partition: Partition) -> None:
+        """The log was cut below its recovery point: what is written there next is not flushed."""
+        self._recovery_points[partition.tp] = min(
+            self._recovery_points.get(partition.tp, 0), partition.log_end_offset
+        )
+        checkpoints.write(self._node.disk, checkpoints.RECOVERY_POINTS, self._recovery_points)
+
+    # ---- the end of a log --------------------------------------------------------------------
+
+    def delete(self, partition: Partition) -> None:
+        """The replica is no longer wanted here: its folder gets another name now and goes later,
+        so that a reply that is under way can end."""
+        partition.log.close()
+        self._recovery_points.pop(partition.tp, None)
+        self._set_aside(str(partition.tp), partition.topic.file_delete_delay_ms)
+
+    def delete_unclaimed(self, name: str, topic_id: bytes) -> None:
+        """A topic is deleted of which logs are here that no image has named."""
+        for tp, (log, _) in list(self._unclaimed.items()):
+            if tp.topic == name and log.topic_id == topic_id:
+                del self._unclaimed[tp]
+                log.close()
+                self._set_aside(str(tp))
+
+    def _set_aside(self, directory: str, delay_ms: int = 60_000) -> None:
+        disk = self._node.disk
+        mark = f"{self._node.rng.getrandbits(128):032x}"
+        aside = f"{directory}.{mark}{DELETED_SUFFIX}"
+        try:
+            disk.rename(directory, aside)
+        except DiskError as error:
+            self._node.report(Level.ERROR, f"{directory} can't be deleted: {error}")
+            return
+        self._remove_later(aside, delay_ms)
+
+    def _remove_later(self, directory: str, delay_ms: int) -> None:
+        node = self._node
+
+        def done(ended: JobDone) -> None:
+            if ended.error is not None:
+                node.report(Level.ERROR, f"{directory} is not removed: {ended.error}")
+
+        node.timers.call_at(
+            node.now_ms + delay_ms,
+            lambda: node.run_job(lambda: node.disk.remove_tree(directory), done),
+        )
+
+    def close(self, partitions: Iterable[Partition]) -> None:
+        """Flush and close all logs, write the checkpoints, and last the marker that says so."""
+        node = self._node
+        try:
+            marks: dict[TopicPartition, int] = {}
+            for partition in partitions:
+                partition.log.flush()
+                marks[partition.tp] = partition.high_watermark
+                self._recovery_points[partition.tp] = partition.log_end_offset
+                partition.log.close()
+            for log, _ in self._unclaimed.values():
+                log.close()
+            checkpoints.write(node.disk, checkpoints.HIGH_WATERMARKS, self._high_watermarks | marks)
+            checkpoints.write(node.disk, checkpoints.RECOVERY_POINTS, self._recovery_points)
+            checkpoints.mark_clean_shutdown(node.disk)
+        except DiskError as error:
+            node.report(Level.ERROR, f"not stopped cleanly, the next start recovers: {error}")
+
+
+def log_config(topic: TopicConfig) -> LogConfig:
+    """The part of a topic's configuration that its log obeys."""
+    return LogConfig(**{name: getattr(topic, name) for name in LogConfig.__dataclass_fields__})

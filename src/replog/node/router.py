@@ -1,0 +1,116 @@
+"""Which handler answers which request.
+
+Three kinds: what any broker answers, what only the controller carries out (any broker takes it and
+passes it on), and what only a broker of this cluster may say.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from replog.model.inputs import Received
+from replog.model.messages import Message
+from replog.model.messages.alter_partition import AlterPartitionRequest
+from replog.model.messages.api_versions import ApiVersionsRequest
+from replog.model.messages.controlled_shutdown import ControlledShutdownRequest
+from replog.model.messages.create_topics import CreateTopicsRequest
+from replog.model.messages.delete_topics import DeleteTopicsRequest
+from replog.model.messages.describe_cluster import DescribeClusterRequest
+from replog.model.messages.describe_configs import DescribeConfigsRequest
+from replog.model.messages.describe_replicas import DescribeReplicasRequest
+from replog.model.messages.fetch import FetchRequest
+from replog.model.messages.find_coordinator import FindCoordinatorRequest
+from replog.model.messages.forward import ForwardRequest
+from replog.model.messages.heartbeat import HeartbeatRequest
+from replog.model.messages.init_producer_id import InitProducerIdRequest
+from replog.model.messages.join_group import JoinGroupRequest
+from replog.model.messages.leave_group import LeaveGroupRequest
+from replog.model.messages.list_offsets import ListOffsetsRequest
+from replog.model.messages.metadata import MetadataRequest
+from replog.model.messages.offset_commit import OffsetCommitRequest
+from replog.model.messages.offset_fetch import OffsetFetchRequest
+from replog.model.messages.offset_for_leader_epoch import OffsetForLeaderEpochRequest
+from replog.model.messages.produce import ProduceRequest
+from replog.model.messages.sync_group import SyncGroupRequest
+from replog.model.messages.update_cluster import UpdateClusterRequest
+from replog.node.handlers import (
+    alter_partition,
+    api_versions,
+    controlled_shutdown,
+    create_topics,
+    delete_topics,
+    describe_cluster,
+    describe_configs,
+    describe_replicas,
+    fetch,
+    find_coordinator,
+    forward,
+    heartbeat,
+    init_producer_id,
+    join_group,
+    leave_group,
+    list_offsets,
+    metadata,
+    offset_commit,
+    offset_fetch,
+    offset_for_leader_epoch,
+    produce,
+    sync_group,
+    update_cluster,
+)
+
+if TYPE_CHECKING:
+    from replog.node.node import Node
+
+Handler = Callable[["Node", Received, Any], Message | None]
+
+ANYWHERE: dict[type[Message], Handler] = {
+    ProduceRequest: produce.handle,
+    FetchRequest: fetch.handle,
+    ListOffsetsRequest: list_offsets.handle,
+    MetadataRequest: metadata.handle,
+    OffsetCommitRequest: offset_commit.handle,
+    OffsetFetchRequest: offset_fetch.handle,
+    FindCoordinatorRequest: find_coordinator.handle,
+    JoinGroupRequest: join_group.handle,
+    HeartbeatRequest: heartbeat.handle,
+    LeaveGroupRequest: leave_group.handle,
+    SyncGroupRequest: sync_group.handle,
+    ApiVersionsRequest: api_versions.handle,
+    InitProducerIdRequest: init_producer_id.handle,
+    OffsetForLeaderEpochRequest: offset_for_leader_epoch.handle,
+    DescribeConfigsRequest: describe_configs.handle,
+    DescribeClusterRequest: describe_cluster.handle,
+    DescribeReplicasRequest: describe_replicas.handle,
+}
+
+ON_CONTROLLER: dict[type[Message], Handler] = {
+    CreateTopicsRequest: create_topics.handle,
+    DeleteTopicsRequest: delete_topics.handle,
+}
+
+FROM_BROKERS: dict[type[Message], Handler] = {
+    AlterPartitionRequest: alter_partition.handle,
+    UpdateClusterRequest: update_cluster.handle,
+    ControlledShutdownRequest: controlled_shutdown.handle,
+    ForwardRequest: forward.handle,
+}
+
+
+def route(node: Node, request: Received) -> None:
+    """Hand `request` to its handler, and send what the handler answers at once."""
+    message = request.message
+    kind = type(message)
+    handler = ANYWHERE.get(kind)
+    if handler is None:
+        if kind in ON_CONTROLLER:
+            handler = ON_CONTROLLER[kind] if node.controlling.active else node.forwarding.pass_on
+        elif kind in FROM_BROKERS and request.peer is not None:
+            handler = FROM_BROKERS[kind]
+        else:
+            node.close(request, f"{kind.__name__} is not taken from {request.client_host}")
+            return
+    response = handler(node, request, message)
+    if response is not None:
+        node.reply(request, response)

@@ -1,0 +1,127 @@
+"""Fetch sessions (KIP-227): the node remembers what a fetcher wants, so that it need not repeat it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from replog.model.errors import ErrorCode, Refused
+from replog.model.ids import ZERO_TOPIC_ID
+from replog.model.inputs import PeerIdentity
+from replog.model.messages.fetch import FetchPartition, FetchRequest
+from replog.node.fetch_context import FetchContext, FetchItem
+
+if TYPE_CHECKING:
+    from replog.node.node import Node
+
+NEW_SESSION = 0  # session epoch of a full fetch that asks for a session
+NO_SESSION = -1  # session epoch of a full fetch without one; ends a session that is named
+SESSION_ID_END = 2**31
+EPOCH_END = 2**31
+
+# A session unused for so long may be given up for another when all slots are taken (Kafka's default
+# of min.incremental.fetch.session.eviction.ms).
+EVICTABLE_AFTER_MS = 120_000
+
+
+class FetchSessions:
+    """All sessions of this node, bounded by `max.incremental.fetch.session.cache.slots`."""
+
+    def __init__(self, node: Node) -> None:
+        self._node = node
+        self._sessions: dict[int, FetchContext] = {}
+
+    def open(self, message: FetchRequest, follower: PeerIdentity | None) -> FetchContext | Refused:
+        """The context of one request: a known session brought up to date, or a new one."""
+        if message.session_epoch in (NEW_SESSION, NO_SESSION):
+            self._close(self._sessions.get(message.session_id))
+            wants_session = message.session_epoch == NEW_SESSION and message.topics
+            session_id = self._new_id() if wants_session else 0
+            uses_ids = any(topic.topic_id != ZERO_TOPIC_ID for topic in message.topics)
+            context = FetchContext(
+                session_id=session_id, follower=follower, uses_topic_ids=uses_ids
+            )
+            self._take(context, message)
+            if session_id:
+                self._sessions[session_id] = context
+        else:
+            known = self._sessions.get(message.session_id)
+            refused = self._refuse(known, message, follower)
+            if known is None or refused is not None:
+                return refused or Refused(ErrorCode.FETCH_SESSION_ID_NOT_FOUND)
+            context = known
+            context.epoch = context.epoch + 1 if context.epoch + 1 < EPOCH_END else 1
+            if context.parked is not None:  # the fetcher has news: it need not wait any longer
+                context.parked.overtaken = True
+                context.parked.try_complete()
+            self._take(context, message)
+            for forgotten in message.forgotten_topics_data:
+                topic = self._named(forgotten.topic, forgotten.topic_id)
+                for partition in forgotten.partitions:
+                    context.forget((topic, partition), self._node.waits)
+            if not context.items:
+                self._close(context)
+                context.session_id = 0
+        context.last_used_ms = self._node.now_ms
+        if context.session_id:
+            context.watch(self._node.waits)
+        return context
+
+    def _refuse(
+        self, known: FetchContext | None, message: FetchRequest, follower: PeerIdentity | None
+    ) -> Refused | None:
+        # A session belongs to one registration of a follower, or to consumers.
+        if known is None or known.follower != follower:
+            return Refused(ErrorCode.FETCH_SESSION_ID_NOT_FOUND)
+        if message.session_epoch != known.epoch:
+            return Refused(ErrorCode.INVALID_FETCH_SESSION_EPOCH)
+        named = [(t.topic, t.topic_id) for t in message.topics]
+        named += [(t.topic, t.topic_id) for t in message.forgotten_topics_data]
+        if any((topic_id != ZERO_TOPIC_ID) != known.uses_topic_ids for _, topic_id in named):
+            return Refused(ErrorCode.FETCH_SESSION_TOPIC_ID_ERROR)
+        return None
+
+    @staticmethod
+    def _named(name: str, topic_id: bytes) -> str | bytes:
+        return topic_id if topic_id != ZERO_TOPIC_ID else name
+
+    def _take(self, context: FetchContext, message: FetchRequest) -> None:
+        """Bring `context` up to date with what the request names."""
+        for topic in message.topics:
+            named = self._named(topic.topic, topic.topic_id)
+            for wanted in topic.partitions:
+                item = context.items.get((named, wanted.partition))
+                if item is None:
+                    item = FetchItem(topic.topic, topic.topic_id, wanted.partition)
+                self._update(item, wanted)
+                context.add(item)
+                self._node.partitions.resolve_item(item)
+
+    @staticmethod
+    def _update(item: FetchItem, wanted: FetchPartition) -> None:
+        item.fetch_offset = wanted.fetch_offset
+        item.current_leader_epoch = wanted.current_leader_epoch
+        item.last_fetched_epoch = wanted.last_fetched_epoch
+        item.max_bytes = wanted.partition_max_bytes
+        item.fresh = True
+
+    def _new_id(self) -> int:
+        """A free session id, or 0 when there is no room for a session."""
+        slots = self._node.config.int("max.incremental.fetch.session.cache.slots")
+        if len(self._sessions) >= slots and not self._evict():
+            return 0
+        while True:
+            session_id = self._node.rng.randrange(1, SESSION_ID_END)
+            if session_id not in self._sessions:
+                return session_id
+
+    def _evict(self) -> bool:
+        oldest = min(self._sessions.values(), key=lambda c: c.last_used_ms, default=None)
+        if oldest is None or self._node.now_ms - oldest.last_used_ms < EVICTABLE_AFTER_MS:
+            return False
+        self._close(oldest)
+        return True
+
+    def _close(self, context: FetchContext | None) -> None:
+        if context is not None:
+            self._sessions.pop(context.session_id, None)
+            context.close(self._node.waits)
