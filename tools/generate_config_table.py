@@ -143,6 +143,9 @@ def load() -> list[Row]:
         if len(cells) != len(Row._fields) or cells[0] not in SCOPES:
             sys.exit(f"{FACTS}: bad line {line!r}")
         rows.append(Row(*cells))
+    # What a broker's row does not say itself, the topic's that falls back to it says.
+    said = {row.fallback: row.doc for row in rows if row.scope == "topic" and row.doc}
+    rows = [row if row.doc else row._replace(doc=said.get(row.name, "")) for row in rows]
     return sorted(rows, key=lambda row: (SCOPES.index(row.scope), row.name))
 
 

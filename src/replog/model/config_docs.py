@@ -23,6 +23,9 @@ DOCS: Final[dict[str, str]] = {
         "How often a stopping broker asks the controller to move its leaderships."
     ),
     "controlled.shutdown.retry.backoff.ms": "Pause between two such requests.",
+    "controller.listener.names": (
+        "Listeners named here are left out: they are those of KRaft controllers."
+    ),
     "default.replication.factor": "Replicas of a topic made without saying how many.",
     "delete.topic.enable": "Topics can be deleted.",
     "fetch.max.bytes": "Most bytes that one fetch answer holds, whatever the client asks for.",
@@ -39,8 +42,22 @@ DOCS: Final[dict[str, str]] = {
     "inter.broker.listener.name": "The listener by which brokers reach each other.",
     "listener.security.protocol.map": "Security protocol of each listener name.",
     "listeners": "Addresses to listen on: NAME://HOST:PORT, comma separated.",
+    "log.cleanup.policy": "What becomes of old segments: delete, compact, or both.",
     "log.dir": "Folder of the logs, when log.dirs is not given.",
     "log.dirs": "Folder of the logs.",
+    "log.flush.interval.messages": "Records after which a log is synced to the device.",
+    "log.flush.interval.ms": "Time after which a log is synced to the device.",
+    "log.index.interval.bytes": "An index entry follows after about so many bytes of log.",
+    "log.index.size.max.bytes": "Size of an offset index at which a new segment begins.",
+    "log.message.timestamp.after.max.ms": (
+        "How far a record may be ahead of the clock of the broker."
+    ),
+    "log.message.timestamp.before.max.ms": (
+        "How far a record may be behind the clock of the broker."
+    ),
+    "log.message.timestamp.type": (
+        "Whose time a record carries: CreateTime of the producer or LogAppendTime of the broker."
+    ),
     "log.retention.bytes": (
         "Size beyond which a partition drops its oldest segments; -1 for no limit."
     ),
@@ -48,7 +65,10 @@ DOCS: Final[dict[str, str]] = {
         "Age in hours at which segments are deleted; log.retention.minutes and .ms go first."
     ),
     "log.retention.ms": "Age at which segments are deleted; -1 for never.",
+    "log.roll.hours": "Age in hours at which a new segment begins; log.roll.ms goes first.",
+    "log.roll.ms": "Age at which a new segment begins.",
     "log.segment.bytes": "Size at which a new segment begins.",
+    "log.segment.delete.delay.ms": "How long a deleted segment stays on disk under another name.",
     "max.connections": "Most connections to this broker at a time.",
     "max.connections.per.ip": "Most connections from one address at a time.",
     "max.incremental.fetch.session.cache.slots": (
@@ -68,6 +88,11 @@ DOCS: Final[dict[str, str]] = {
     "num.partitions": "Partitions of a topic made without saying how many.",
     "offset.metadata.max.bytes": "Longest text that may be committed with an offset.",
     "offsets.commit.timeout.ms": "How long a commit of offsets waits for the replicas.",
+    "offsets.retention.check.interval.ms": (
+        "How often committed offsets that have expired are looked for."
+    ),
+    "offsets.retention.minutes": "How long the offsets of a group without members are kept.",
+    "offsets.topic.compression.codec": "Codec of the topic with the committed offsets: 0 for none.",
     "offsets.topic.num.partitions": "Partitions of the topic with the committed offsets.",
     "offsets.topic.replication.factor": "Replicas of the topic with the committed offsets.",
     "offsets.topic.segment.bytes": "Segment size of the topic with the committed offsets.",
@@ -88,6 +113,7 @@ DOCS: Final[dict[str, str]] = {
         "How often high watermarks are written to disk."
     ),
     "replica.lag.time.max.ms": "A follower that has not caught up for so long leaves the ISR.",
+    "replica.socket.timeout.ms": "How long a fetch from a leader waits for its answer.",
     "replog.coordinator": (
         "Where brokers meet: sqlite:PATH. All brokers of a cluster name the same one."
     ),

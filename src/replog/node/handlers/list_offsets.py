@@ -140,7 +140,7 @@ def _lookup(partition: Partition, timestamp: int, end: int) -> Found:
     if timestamp in (LATEST_TIERED, EARLIEST_PENDING_UPLOAD):
         return NOTHING
     if timestamp == MAX_TIMESTAMP:
-        found = log.offset_of_max_timestamp()
+        found = log.offset_for_latest_time()
     else:
         found = log.offset_for_time(timestamp)
     if found is None or found[0] >= end:

@@ -1,0 +1,108 @@
+"""Where tools are told that a value comes from."""
+
+from collections.abc import Iterable
+
+from replog.model.config import BrokerConfig
+from replog.model.config_entries import (
+    ConfigEntry,
+    ConfigSource,
+    broker_entries,
+    client_metrics_entries,
+    dynamic_default_entries,
+    group_entries,
+    topic_entries,
+)
+
+TOPIC = ConfigSource.TOPIC
+OWN = ConfigSource.DYNAMIC_BROKER
+ALL = ConfigSource.DYNAMIC_DEFAULT_BROKER
+FILE = ConfigSource.STATIC_BROKER
+DEFAULT = ConfigSource.DEFAULT
+
+Synonyms = list[tuple[str, str | None, ConfigSource]]
+
+
+def entry(entries: Iterable[ConfigEntry], name: str) -> ConfigEntry:
+    return next(found for found in entries if found.key.name == name)
+
+
+def synonyms(found: ConfigEntry) -> Synonyms:
+    return [tuple(synonym) for synonym in found.synonyms]
+
+
+def test_every_layer_of_a_topics_value_in_the_order_in_which_it_counts() -> None:
+    broker = BrokerConfig(
+        {"node.id": "1", "message.max.bytes": "4"},
+        dynamic={"message.max.bytes": "2"},
+        dynamic_default={"message.max.bytes": " 3 "},
+    )
+    found = entry(topic_entries(broker, {"max.message.bytes": "1"}), "max.message.bytes")
+    assert (found.value, found.source) == ("1", TOPIC)
+    assert synonyms(found) == [
+        ("max.message.bytes", "1", TOPIC),
+        ("message.max.bytes", "2", OWN),
+        ("message.max.bytes", "3", ALL),
+        ("message.max.bytes", "4", FILE),
+        ("message.max.bytes", "1048588", DEFAULT),
+    ]
+    inherited = entry(topic_entries(broker, {}), "max.message.bytes")
+    assert (inherited.value, inherited.source) == ("2", OWN)
+
+
+def test_hours_are_a_synonym_only_of_milliseconds_that_are_set() -> None:
+    hours = BrokerConfig({"node.id": "1", "log.retention.hours": "1"})
+    found = entry(topic_entries(hours, {}), "retention.ms")
+    assert (found.value, found.source, synonyms(found)) == ("3600000", DEFAULT, [])
+    both = BrokerConfig({"node.id": "1"}, dynamic_default={"log.retention.ms": "9"})
+    found = entry(topic_entries(both, {}), "retention.ms")
+    assert (found.value, found.source) == ("9", ALL)
+    assert synonyms(found) == [
+        ("log.retention.ms", "9", ALL),
+        ("log.retention.hours", "168", DEFAULT),
+    ]
+
+
+def test_values_of_a_broker() -> None:
+    broker = BrokerConfig({"node.id": "1", "num.partitions": "01", "delete.topic.enable": "TRUE"})
+    entries = {found.key.name: found for found in broker_entries(broker)}
+    assert (entries["num.partitions"].value, entries["num.partitions"].source) == ("1", FILE)
+    assert synonyms(entries["num.partitions"]) == [
+        ("num.partitions", "1", FILE),
+        ("num.partitions", "1", DEFAULT),
+    ]
+    assert entries["delete.topic.enable"].value == "true"
+    assert entries["log.retention.ms"].value is None
+    assert synonyms(entries["log.retention.ms"]) == []
+    assert entries["num.partitions"].key.read_only
+    assert not entries["message.max.bytes"].key.read_only
+    assert entries["num.partitions"].type_number == 3
+
+
+def test_a_secret_is_never_shown() -> None:
+    broker = BrokerConfig({"node.id": "1", "ssl.key.password": "hunter2"})
+    found = entry(broker_entries(broker), "ssl.key.password")
+    assert found.sensitive and found.value is None and found.source is FILE
+    assert "hunter2" not in repr(list(broker_entries(broker)))
+
+
+def test_what_is_set_for_all_brokers() -> None:
+    broker = BrokerConfig({"node.id": "1"}, dynamic_default={"min.insync.replicas": "2"})
+    assert [(e.key.name, e.value, e.source) for e in dynamic_default_entries(broker)] == [
+        ("min.insync.replicas", "2", ALL)
+    ]
+    assert list(dynamic_default_entries(BrokerConfig({"node.id": "1"}))) == []
+
+
+def test_groups_and_subscriptions() -> None:
+    broker = BrokerConfig({"node.id": "1", "group.consumer.session.timeout.ms": "50000"})
+    timeout = entry(group_entries(broker), "consumer.session.timeout.ms")
+    assert (timeout.value, timeout.source) == ("50000", FILE)
+    reset = entry(group_entries(broker), "share.auto.offset.reset")
+    assert synonyms(reset) == [("share.auto.offset.reset", "latest", DEFAULT)]
+    assert [e.key.name for e in client_metrics_entries()] == ["interval.ms", "match", "metrics"]
+    assert all(e.synonyms == () for e in client_metrics_entries())
+
+
+def test_a_broken_override_is_shown_as_it_stands() -> None:
+    found = entry(topic_entries(BrokerConfig({"node.id": "1"}), {"segment.ms": "x"}), "segment.ms")
+    assert (found.value, found.source) == ("x", TOPIC)
