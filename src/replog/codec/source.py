@@ -26,7 +26,7 @@ class Source:
     def line(self, text: str) -> None:
         """One line at the current depth."""
         self._lines.append("    " * self._indent + text)
-        self._paths.append(".".join(self._path))
+        self._paths.append(".".join(self._path).replace(".[]", "[]"))
 
     @contextmanager
     def block(self, text: str) -> Iterator[None]:
@@ -68,7 +68,10 @@ class Source:
         return "\n".join(self._lines)
 
     def path_of(self, traceback: TracebackType | None) -> str:
-        """The path of the field at which the function failed, "" when it is unknown."""
+        """The path of the field at which the function failed, "" when it is unknown.
+
+        In a run of fields that are handled at once it is that of the last.
+        """
         line = 0
         while traceback is not None:
             if traceback.tb_frame.f_code.co_filename == self.file:

@@ -11,7 +11,7 @@ from replog.codec import Buffer, Part, decode, encode
 from replog.model.errors import ErrorCode
 from replog.model.messages import APIS, Api, Request, Response
 from replog.model.messages.api_versions import ApiVersion, ApiVersionsRequest, ApiVersionsResponse
-from replog.wire.errors import OutOfOrder, UnknownApi, UnsupportedVersion
+from replog.wire.errors import FrameError, OutOfOrder, UnknownApi, UnsupportedVersion
 from replog.wire.headers import (
     API_VERSIONS_KEY,
     has_tagged_response,
@@ -25,8 +25,13 @@ from replog.wire.versions import SERVED, Audience
 
 SIZE_BYTES: Final = 4
 JOINED_MAX: Final = 64 * 1024  # bytes; a larger first part is not copied to put its size before it
+# Bytes of a client's request that carries no records: decoded, it may take 80 times as much memory.
+# A commit for 100,000 partitions has 4 MiB.
+PLAIN_REQUEST_MAX: Final = 8 * 1024 * 1024
 CORRELATION_MAX: Final = 0x7FFFFFFF  # ids start again at 0 after it
 
+PRODUCE_KEY: Final = 0
+_PEERS: Final = Audience.PEERS
 UNSUPPORTED: Final = ErrorCode.UNSUPPORTED_VERSION.to_bytes(2, "big")
 
 
@@ -74,16 +79,18 @@ def parse_request(frame: Buffer, *, peer: bool = False) -> ParsedRequest:
 
     Records are views of `frame`. Bytes after the body are ignored, as Kafka does. An unknown
     version of ApiVersions is not an error but has its `answer` (KIP-511). Raises UnknownApi,
-    UnsupportedVersion and MalformedMessage: the connection is to be closed.
+    UnsupportedVersion, FrameError and MalformedMessage: the connection is to be closed.
     """
     api_key, version, correlation_id, client_id, at = read_request_header(frame)
     api = SERVED.get(api_key)
-    if api is None or (api.audience is Audience.PEERS and not peer):
+    if api is None or (api.audience is _PEERS and not peer):
         raise UnknownApi(f"API key {api_key}")
     if not api.min_understood <= version <= api.max_version:
         if api_key == API_VERSIONS_KEY:
             return _unknown_api_versions(version, correlation_id, client_id)
         raise UnsupportedVersion(f"{api.name} v{version}")
+    if len(frame) > PLAIN_REQUEST_MAX and api_key != PRODUCE_KEY and not peer:
+        raise FrameError(f"{api.name} of {len(frame)} bytes, the limit is {PLAIN_REQUEST_MAX}")
     if version >= api.flexible_from:
         at = skip_header_tags(frame, at)
     message, _ = decode(api.request, version, frame, at)

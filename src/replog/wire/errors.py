@@ -8,7 +8,7 @@ class WireError(ValueError):
 
 
 class FrameError(WireError):
-    """A frame claims a size that is negative or above the limit."""
+    """A frame has a size that is negative or above the limit."""
 
 
 class UnknownApi(WireError):
