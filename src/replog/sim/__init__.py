@@ -1,0 +1,2 @@
+"""The simulated world: production nodes in virtual time, with seeded faults and a checker after
+every step."""

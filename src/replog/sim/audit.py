@@ -1,0 +1,140 @@
+"""The end of a run: when everything was mended, what must have become good again, and what clients
+hold in hand.
+
+`still_wrong` is asked again and again until nothing is; `audit` then compares everything with
+everything.
+"""
+
+from collections.abc import Iterator
+
+from replog.log.results import LogRead
+from replog.model.ids import TopicPartition
+from replog.node.partition import Partition
+from replog.records.batch import read_records
+from replog.records.header import crc_ok, iterate
+from replog.sim.broker import Host
+from replog.sim.history import Sent
+from replog.sim.violation import Violation
+from replog.sim.world import World
+
+READ_BYTES = 1 << 20
+
+
+def still_wrong(world: World) -> list[str]:
+    """What keeps the healed world from rest."""
+    if not world.admin.finished:
+        return ["the topics are not made"]
+    problems = [*_records_wrong(world)]
+    for host in world.hosts:
+        problems.extend(_host_wrong(world, host))
+    for producer in world.producers:
+        if not producer.finished:
+            problems.append(f"{producer.name} has {producer.open_batches} batches open")
+    for consumer in world.consumers:
+        for tp in world.partitions:
+            position, end = consumer.position(tp), _end(world, tp)
+            if position != end:
+                problems.append(f"{consumer.name} is at {position} of {end} in {tp}")
+    return problems
+
+
+def _records_wrong(world: World) -> Iterator[str]:
+    records = {record.name: record for record in world.oracle.records.records.values()}
+    for tp in world.partitions:
+        record = records[str(tp)]
+        if record.leader == -1:
+            yield f"{tp} has no leader: {record}"
+        elif set(record.isr) != set(record.replicas):
+            yield f"{tp}: ISR {record.isr} of {record.replicas}"
+
+
+def _host_wrong(world: World, host: Host) -> Iterator[str]:
+    if host.life is None or host.life.paused:
+        yield f"{host.place} does not run"
+        return
+    for tp in world.partitions:
+        partition = host.life.node.partitions.get(tp)
+        if partition is None:
+            yield f"{host.place} has no {tp}"
+            continue
+        end, high_watermark = partition.log_end_offset, partition.high_watermark
+        committed = world.oracle.committed_log(partition.topic_id, tp.partition).end
+        if not end == high_watermark == committed:
+            yield f"{host.place} {tp}: LEO {end}, HW {high_watermark}, committed {committed}"
+
+
+def _end(world: World, tp: TopicPartition) -> int:
+    return max(
+        partition.log_end_offset
+        for host in world.hosts
+        if host.life is not None
+        for partition in [host.life.node.partitions.get(tp)]
+        if partition is not None
+    )
+
+
+def audit(world: World) -> dict[TopicPartition, int]:
+    """Compare all logs byte by byte and check what clients were promised. Returns the ends."""
+    ends = {}
+    for tp in world.partitions:
+        logs = {}
+        for host in world.hosts:
+            assert host.life is not None
+            partition = host.life.node.partitions.get(tp)
+            assert partition is not None
+            logs[host.place] = _bytes_of(partition)
+        first = next(iter(logs.values()))
+        for place, data in logs.items():
+            if data != first:
+                raise Violation("replicas are equal byte by byte", f"{tp} on {place}")
+        ends[tp] = _check_bytes(tp, first)
+        values = {record.value: record.offset for record in read_records(first)}
+        in_order = [record.value for record in read_records(first)]
+        for (_, sent_to), sent in world.history.sent.items():
+            if sent_to == tp:
+                _check_sent(tp, sent, values, in_order)
+    return ends
+
+
+def _bytes_of(partition: Partition) -> bytes:
+    """The whole log up to its high watermark."""
+    data = bytearray()
+    offset = partition.log_start_offset
+    while offset < partition.high_watermark:
+        read = partition.log.read(offset, READ_BYTES, upto=partition.high_watermark, min_one=True)
+        assert isinstance(read, LogRead)
+        assert read.range is not None
+        part = read.range.read()
+        data += part
+        offset = iterate(part)[-1].next_offset
+    return bytes(data)
+
+
+def _check_bytes(tp: TopicPartition, data: bytes) -> int:
+    end = 0
+    for batch in iterate(data):
+        if not crc_ok(data, batch):
+            raise Violation("batches stay unharmed", f"{tp}: {batch!r}")
+        end = batch.next_offset
+    return end
+
+
+def _check_sent(
+    tp: TopicPartition, sent: Sent, values: dict[bytes | None, int], in_order: list[bytes | None]
+) -> None:
+    for value, offset in sent.acknowledged.items():
+        if values.get(value) is None:
+            raise Violation("no acknowledged record is lost", f"{tp}: {value!r} at {offset}")
+        if sent.idempotent and values[value] != offset:
+            raise Violation(
+                "an acknowledged record is at the offset that was told",
+                f"{tp}: {value!r} at {values[value]} instead of {offset}",
+            )
+    if sent.idempotent:
+        mine = set(sent.values)
+        found = [value for value in in_order if value in mine]
+        if found != sent.values:
+            raise Violation(
+                "an idempotent producer's records are there once and in order",
+                f"{tp}: {sent.producer} sent {len(sent.values)}, {len(found)} are there",
+            )

@@ -1,0 +1,321 @@
+"""A broker of the simulated world: the place with its disk, and the process that lives there at
+the moment."""
+
+from collections import deque
+from collections.abc import Callable, Sequence
+from typing import Any, Final, Protocol
+
+from replog.log.disk import DiskError
+from replog.model.inputs import Input, JobDone, PeerIdentity, StopRequested, Tick
+from replog.model.outputs import (
+    CloseConnection,
+    CoordinatorWrite,
+    Output,
+    RangeInvalidated,
+    ReadCoordinator,
+    Reply,
+    Report,
+    RunJob,
+    Send,
+    Stopped,
+)
+from replog.node.node import Node
+from replog.sim.chance import Chance
+from replog.sim.connection import Connection, Dialer
+from replog.sim.coordinator import CoordinatorService
+from replog.sim.mem_disk import CrashNow, MemDisk
+from replog.sim.network import Network
+from replog.sim.peers import Peers
+from replog.sim.schedule import Schedule, Target
+from replog.sim.timeline import Timeline
+from replog.sim.violation import Violation
+
+WALL_START_MS: Final = 1_700_000_000_000
+JOB_MEAN_MS: Final = 2.0  # until a job begins, and until its end is heard of
+STEPS_AT_ONE_INSTANT_MAX: Final = 20_000  # more than this, and the node runs in a circle
+
+
+class Observer(Protocol):
+    """Sees everything that a node does before the world does it."""
+
+    def started(self, life: "Life") -> None: ...
+    def stepped(self, life: "Life", event: Input, outputs: Sequence[Output]) -> None: ...
+
+
+class Surroundings(Protocol):
+    """What a process finds in its world."""
+
+    schedule: Schedule
+    chance: Chance
+    network: Network
+    coordinator: CoordinatorService
+    observer: Observer
+
+    def make_node(self, host: "Host", *, now_ms: float, wall_ms: int) -> Node: ...
+
+    def dial(
+        self, dialer: Dialer, source: str, broker_id: int, peer: PeerIdentity | None
+    ) -> Connection: ...
+
+    def died(self, host: "Host", why: str, *, failed: bool) -> None:
+        """The process of `host` is gone."""
+        ...
+
+
+class Host:
+    """A machine that stays up: it has the disk and the clocks."""
+
+    def __init__(
+        self, broker_id: int, disk: MemDisk, *, clock_ms: float, wall_skew_ms: int
+    ) -> None:
+        self.broker_id = broker_id
+        self.place = f"b{broker_id}"
+        self.disk = disk
+        self.clock_ms = clock_ms  # what its monotonic clock is ahead of the world's time
+        self.wall_skew_ms = wall_skew_ms
+        self.incarnations = 0
+        self.life: Life | None = None
+        self.timeline = Timeline(self.place)
+
+    def crash_at_disk_call(self, calls: int) -> None:
+        """The process dies inside the `calls`-th disk call from now on."""
+        left = calls
+
+        def before_call(call: str, path: str) -> None:
+            nonlocal left
+            left -= 1
+            if left <= 0:
+                self.disk.before_call = None
+                raise CrashNow(f"{call} {path}")
+
+        self.disk.before_call = before_call
+
+
+class Life(Target):
+    """One process, from its start to its end. `step` is the node's only door, as in the real
+    world."""
+
+    def __init__(self, world: Surroundings, host: Host) -> None:
+        host.incarnations += 1
+        super().__init__(f"{host.place}.{host.incarnations}")
+        self.host = host
+        self.broker_id = host.broker_id
+        self.incarnation = host.incarnations
+        self.alive = True
+        self.paused = False
+        self.connections: dict[int, Connection] = {}
+        self.outputs_until_crash: int | None = None  # a crash between two outputs is armed
+        self.door = world.coordinator.door(self)
+        self._world = world
+        self._schedule = world.schedule
+        self._inbox: deque[Any] = deque()
+        self._busy = False
+        self._ticking_at = float("inf")
+        self._alarm = 0  # number of the tick that counts; those set before it are void
+        self._instant = (0.0, 0)
+        dial = self._dial
+        self.peers = Peers(self, world.schedule, dial)
+        now, wall = self._clocks()
+        self.node = world.make_node(host, now_ms=now, wall_ms=wall)
+
+    @property
+    def broker_epoch(self) -> int:
+        return self.node.broker_epoch
+
+    def start(self) -> None:
+        """Load the logs and ask for a session. The process may die of an armed crash in this."""
+        try:
+            outputs = self.node.start()
+        except CrashNow as crash:
+            self.die(f"crashed while starting: {crash}")
+            return
+        self._world.observer.started(self)
+        self.host.timeline.step(self._schedule.now_ms, "start", outputs)
+        self._carry_out_all(outputs)
+        if self.alive:
+            self.door.start()
+            self._arm_tick()
+
+    # ---- inputs ---------------------------------------------------------------------------------
+
+    def take(self, item: Any) -> None:
+        """A node's input, an action, or the number of a tick. A stopped process lets it queue."""
+        if not self.alive:
+            return
+        if self.paused:
+            self._inbox.append(item)
+        elif isinstance(item, int):
+            self._tick(item)
+        elif callable(item):
+            item()
+        else:
+            self._step(item)
+
+    def arrived(self, event: Input) -> None:
+        """Hand `event` to the node: at once, or after the step that is being carried out."""
+        if self._busy:
+            self._schedule.at(self._schedule.now_ms, self, event)
+        else:
+            self.take(event)
+
+    def when_awake(self, action: Callable[[], None]) -> None:
+        if self._busy:
+            self._schedule.at(self._schedule.now_ms, self, action)
+        else:
+            self.take(action)
+
+    def greeted(self, connection: Connection) -> None:
+        self.when_awake(lambda: connection.welcome(self.node.broker_epoch))
+
+    def stop(self) -> None:
+        """SIGTERM."""
+        self.arrived(StopRequested())
+
+    def pause(self) -> None:
+        """SIGSTOP: time passes, inputs queue."""
+        if self.alive and not self.paused:
+            self.paused = True
+            self.door.fall_silent()
+
+    def resume(self) -> None:
+        """SIGCONT: everything that queued arrives in a burst."""
+        if not self.alive or not self.paused:
+            return
+        self.paused = False
+        self.door.be_heard()
+        inbox, self._inbox = self._inbox, deque()
+        for item in inbox:
+            self._schedule.at(self._schedule.now_ms, self, item)
+        self._ticking_at = float("inf")
+        self._arm_tick()
+
+    def die(self, why: str, *, failed: bool = False, in_order: bool = False) -> None:
+        """The process is gone, and all its memory. The disk stays."""
+        if not self.alive:
+            return
+        self.alive = False
+        self.host.life = None
+        self.host.timeline.note(self._schedule.now_ms, why)
+        self._inbox.clear()
+        self.peers.hang_up()
+        for connection in list(self.connections.values()):
+            connection.refuse(why)
+        self.connections.clear()
+        if in_order:
+            self.door.leave()
+        else:
+            self.door.die()
+        self._world.died(self.host, why, failed=failed)
+
+    # ---- steps --------------------------------------------------------------------------------
+
+    def _clocks(self) -> tuple[float, int]:
+        now = self._schedule.now_ms
+        wall = WALL_START_MS + int(now) + self.host.wall_skew_ms
+        return now + self.host.clock_ms, wall
+
+    def _step(self, event: Input) -> None:
+        now, wall = self._clocks()
+        self._busy = True
+        try:
+            outputs = self.node.step(event, now, wall)
+        except CrashNow as crash:
+            self.die(f"crashed inside a step: {crash}")
+            return
+        finally:
+            self._busy = False
+        self._check_progress()
+        self.host.timeline.step(self._schedule.now_ms, event, outputs)
+        self._schedule.mix(self.broker_id, len(outputs))
+        self._world.observer.stepped(self, event, outputs)
+        self._carry_out_all(outputs)
+        if self.alive:
+            self._arm_tick()
+
+    def _check_progress(self) -> None:
+        instant, steps = self._instant
+        now = self._schedule.now_ms
+        self._instant = (now, steps + 1) if instant == now else (now, 1)
+        if self._instant[1] > STEPS_AT_ONE_INSTANT_MAX:
+            raise Violation("a node runs in a circle", f"{self.name} at {now:.3f} ms")
+
+    def _tick(self, alarm: int) -> None:
+        if alarm != self._alarm:
+            return
+        now = self._clocks()[0]
+        self._ticking_at = float("inf")
+        if self.node.next_deadline_ms() <= now:
+            self._step(Tick())
+        else:
+            self._arm_tick()
+
+    def _arm_tick(self) -> None:
+        deadline = self.node.next_deadline_ms()
+        if deadline < self._ticking_at:
+            self._ticking_at = deadline
+            self._alarm += 1
+            self._schedule.at(deadline - self.host.clock_ms, self, self._alarm)
+
+    # ---- outputs ------------------------------------------------------------------------------
+
+    def _carry_out_all(self, outputs: Sequence[Output]) -> None:
+        self._busy = True
+        try:
+            for output in outputs:
+                if self.outputs_until_crash is not None:
+                    if self.outputs_until_crash <= 0:
+                        self.die("crashed between two outputs of a step")
+                        return
+                    self.outputs_until_crash -= 1
+                self._carry_out(output)
+                if not self.alive:
+                    return
+        finally:
+            self._busy = False
+
+    def _carry_out(self, output: Output) -> None:
+        match output:
+            case Reply() | CloseConnection() | RangeInvalidated():
+                self._to_connections(output)
+            case Send():
+                self.peers.send(output)
+            case CoordinatorWrite():
+                self.door.write(output.token, output.operations)
+            case ReadCoordinator():
+                self.door.read(output.token, output.roots)
+            case RunJob():
+                delay = self._world.chance.delay(f"job/{self.host.place}", JOB_MEAN_MS)
+                self._schedule.after(delay, self, lambda: self._run(output))
+            case Report():
+                pass  # the timeline has it
+            case Stopped():
+                self.die(output.reason, failed=output.failed, in_order=not output.failed)
+
+    def _to_connections(self, output: Reply | CloseConnection | RangeInvalidated) -> None:
+        if isinstance(output, RangeInvalidated):
+            for connection in list(self.connections.values()):
+                connection.invalidate(output.file, output.position)
+            return
+        found = self.connections.get(output.connection)
+        if found is None:
+            return
+        if isinstance(output, Reply):
+            found.answer(output.token, output.message)
+        else:
+            found.refuse(output.reason)
+
+    def _run(self, job: RunJob) -> None:
+        """Work of another thread: late, and in any order."""
+        error = None
+        try:
+            job.work()
+        except CrashNow as crash:
+            self.die(f"crashed in a job: {crash}")
+            return
+        except DiskError as failure:
+            error = str(failure)
+        delay = self._world.chance.delay(f"job/{self.host.place}", JOB_MEAN_MS)
+        self._schedule.after(delay, self, JobDone(job.token, error))
+
+    def _dial(self, dialer: Dialer, broker_id: int, identity: PeerIdentity) -> Connection:
+        return self._world.dial(dialer, self.host.place, broker_id, identity)

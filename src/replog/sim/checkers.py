@@ -1,0 +1,155 @@
+"""The oracle: it sees every node, every log and the coordinator, and judges each step before the
+world goes on.
+
+What it asserts, at each step that changes something:
+- bounds and contiguity of every log; epochs of batches and of the epoch file in order
+- (topic id, partition, epoch, offset) names one batch with one prefix for ever (log matching)
+- a leader commits only what every member of the *stored* ISR has, and only with enough members
+- one process commits in each leader epoch; a high watermark never falls within a leadership
+- followers take no more for committed than leaders do, and the same bytes
+- whoever joins an ISR holds everything committed and the start of the epoch
+- records change under the controller's fence, epochs rise, only members of an ISR are elected
+- acknowledgements and answers to consumers speak of committed records only
+- committed sequences of idempotent producers are contiguous, without repetition
+"""
+
+from collections.abc import Sequence
+
+from replog.model.coordination import Operation, StoredNode
+from replog.model.ids import TopicPartition
+from replog.model.inputs import Input, Received
+from replog.model.messages.fetch import FetchResponse
+from replog.model.messages.produce import (
+    PartitionProduceData,
+    PartitionProduceResponse,
+    ProduceRequest,
+    ProduceResponse,
+)
+from replog.model.outputs import Output, RangeInvalidated, Reply
+from replog.model.records import FileRange
+from replog.records.header import BatchHeader, iterate
+from replog.sim.broker import Life
+from replog.sim.mem_coordination import MemTree
+from replog.sim.records_watch import RecordsWatch
+from replog.sim.replicas_watch import ReplicasWatch
+from replog.sim.shadows import Shadow
+from replog.sim.violation import Violation
+
+ALL = -1  # acks
+
+
+class Oracle:
+    """Judges every step. Raises Violation."""
+
+    def __init__(self, tree: MemTree, min_isr: int) -> None:
+        self.records = RecordsWatch()
+        self.replicas = ReplicasWatch(self.records.records, min_isr)
+        self.acknowledgements = 0
+        self.truncations = 0
+        self._tree = tree
+
+    # ---- what the world tells ---------------------------------------------------------------
+
+    def started(self, life: Life) -> None:
+        """A process has opened its logs."""
+        self.replicas.look(life, anew=True)
+
+    def stepped(self, life: Life, event: Input, outputs: Sequence[Output]) -> None:
+        """A node took an input; nothing of what it wants was done yet."""
+        truncated = any(isinstance(output, RangeInvalidated) for output in outputs)
+        self.truncations += truncated
+        self.replicas.look(life, anew=truncated)
+        for output in outputs:
+            if isinstance(output, Reply) and output.message is not None:
+                self._judge_reply(life, output)
+
+    def wrote(self, operations: Sequence[Operation], before: dict[str, StoredNode]) -> None:
+        """The coordinator carried out a multi."""
+        for change in self.records.on_write(operations, before, self._tree.nodes):
+            self.replicas.judge_change(change)
+
+    def consumed(self, consumer: str, topic_id: bytes, partition: int, batch: BatchHeader) -> None:
+        """A consumer got this batch: it must be the committed one."""
+        known = self.replicas.committed((topic_id, partition)).log.at(batch.base_offset)
+        found = (batch.base_offset, batch.leader_epoch, batch.crc)
+        if known is None or (known.base, known.epoch, known.crc) != found:
+            raise Violation(
+                "consumers read committed records only",
+                f"{consumer}, partition {partition}: {batch!r} instead of {known}",
+            )
+
+    def committed_log(self, topic_id: bytes, partition: int) -> Shadow:
+        """What is committed of a partition."""
+        return self.replicas.committed((topic_id, partition)).log
+
+    # ---- answers ------------------------------------------------------------------------------
+
+    def _judge_reply(self, life: Life, reply: Reply) -> None:
+        message = reply.message
+        if not isinstance(message, ProduceResponse | FetchResponse):
+            return
+        connection = life.connections.get(reply.connection)
+        if connection is None:
+            return
+        request = connection.request_of(reply.token)
+        if isinstance(message, ProduceResponse):
+            self._judge_produced(life, request, message)
+        elif request.peer is None:
+            _judge_fetched(life, message)
+
+    def _judge_produced(self, life: Life, request: Received, message: ProduceResponse) -> None:
+        asked = request.message
+        assert isinstance(asked, ProduceRequest)
+        for topic, answer in zip(asked.topic_data, message.responses, strict=True):
+            name = topic.name or life.node.cluster.topic_names.get(topic.topic_id, "")
+            parts = zip(topic.partition_data, answer.partition_responses, strict=True)
+            for given, part in parts:
+                if not part.error_code:
+                    tp = TopicPartition(name, part.index)
+                    self._judge_acknowledged(life, tp, given, part, acks=asked.acks)
+
+    def _judge_acknowledged(
+        self,
+        life: Life,
+        tp: TopicPartition,
+        given: PartitionProduceData,
+        part: PartitionProduceResponse,
+        *,
+        acks: int,
+    ) -> None:
+        where = f"{life.name} {tp} acks={acks} offset {part.base_offset}"
+        partition = life.node.partitions.get(tp)
+        if partition is None or not partition.is_leader:
+            raise Violation("only a leader acknowledges", where)
+        assert isinstance(given.records, memoryview)
+        batch = BatchHeader(given.records, 0)
+        if acks == ALL:
+            self.acknowledgements += 1
+            log = self.committed_log(partition.topic_id, tp.partition)
+            if partition.high_watermark <= part.base_offset + batch.last_offset_delta:
+                raise Violation("acks=all is given for committed records only", where)
+        else:
+            replica = self.replicas.replica(life.broker_id, (partition.topic_id, tp.partition))
+            assert replica is not None
+            log = replica.shadow
+        found = log.at(part.base_offset)
+        if found is None or (found.base, found.crc) != (part.base_offset, batch.crc):
+            raise Violation(
+                "an acknowledged batch is at the offset that was told", f"{where}: {found}"
+            )
+
+
+def _judge_fetched(life: Life, message: FetchResponse) -> None:
+    """What a consumer is given ends below the high watermark."""
+    for topic in message.responses:
+        name = topic.topic or life.node.cluster.topic_names.get(topic.topic_id, "")
+        for part in topic.partitions:
+            partition = life.node.partitions.get(TopicPartition(name, part.partition_index))
+            if partition is None or not isinstance(part.records, FileRange):
+                continue
+            batches = iterate(part.records.read())
+            if batches and batches[-1].next_offset > partition.high_watermark:
+                raise Violation(
+                    "consumers get what is below the high watermark",
+                    f"{life.name} {partition.tp}: {batches[-1]!r}, HW {partition.high_watermark}",
+                )

@@ -1,0 +1,239 @@
+"""One connection to a broker, as a client or another broker opens it.
+
+The acceptor is the process that runs at the place when the greeting arrives. It answers requests
+in any order; answers leave in the order of the requests. Broker to broker, both sides say in the
+greeting which registration they are, and neither changes while the connection lives.
+"""
+
+from collections import deque
+from collections.abc import Callable
+from typing import Any, Protocol
+
+from replog.model.inputs import ConnectionClosed, PeerIdentity, Received
+from replog.model.messages import Message
+from replog.model.messages.base import Request
+from replog.sim.network import EndOfStream, Freezable, Network, Pipe
+from replog.sim.transfer import Parcel, Transfer
+
+
+class Dialer(Protocol):
+    """Who opened a connection."""
+
+    def connected(self, connection: "Connection", acceptor_epoch: int) -> None:
+        """The acceptor greeted back; requests may be sent."""
+        ...
+
+    def answered(self, connection: "Connection", message: Message) -> None:
+        """The answer to the oldest request that has none."""
+        ...
+
+    def closed(self, connection: "Connection", reason: str) -> None:
+        """Nothing more comes; not called after `hang_up`."""
+        ...
+
+
+class Acceptor(Protocol):
+    """A running process, as a connection sees it."""
+
+    connections: dict[int, "Connection"]
+
+    def greeted(self, connection: "Connection") -> None:
+        """A connection was accepted. When awake, call `connection.welcome`."""
+        ...
+
+    def arrived(self, event: Received | ConnectionClosed) -> None:
+        """Something for the node."""
+        ...
+
+
+class _Greeting:
+    """First item of the forward pipe."""
+
+
+class _Welcome:
+    def __init__(self, broker_epoch: int) -> None:
+        self.broker_epoch = broker_epoch
+
+
+class _Asked(Freezable):
+    """A request under way."""
+
+    def __init__(self, parcel: Parcel, version: int) -> None:
+        self.parcel = parcel
+        self.version = version
+
+
+class Answer(Freezable):
+    """An answer under way."""
+
+    def __init__(self, parcel: Parcel) -> None:
+        self.parcel = parcel
+
+    def freeze(self) -> None:
+        self.parcel.freeze()
+
+
+class Slot:
+    """A request that the acceptor has taken and whose answer has not left."""
+
+    __slots__ = ("answer", "done", "request", "token")
+
+    def __init__(self, token: int, request: Received) -> None:
+        self.token = token
+        self.request = request
+        self.answer: Answer | None = None
+        self.done = False
+
+
+class Connection:
+    """Both ends and the two pipes between them."""
+
+    def __init__(
+        self,
+        network: Network,
+        number: int,
+        dialer: Dialer,
+        *,
+        link: tuple[str, str],
+        find: Callable[[], Acceptor | None],
+        transfer: Transfer,
+        client_id: str,
+        peer: PeerIdentity | None = None,
+    ) -> None:
+        self.number = number
+        self.link = link
+        self.peer = peer  # who the dialer claims to be
+        self.slots: deque[Slot] = deque()
+        self.acceptor: Acceptor | None = None
+        self._dialer: Dialer | None = dialer
+        self._find = find
+        self._transfer = transfer
+        self._client_id = client_id
+        self._network = network
+        self._token = 0
+        self._forward = Pipe(network, link, self._reached_acceptor)
+        self._backward = Pipe(network, (link[1], link[0]), self._reached_dialer)
+        self._forward.put(_Greeting())
+
+    # ---- the dialer's side ----------------------------------------------------------------
+
+    def ask(self, message: Request, version: int) -> None:
+        """Send a request."""
+        if self._breaks():
+            self.reset("connection reset")
+            return
+        self._forward.put(_Asked(self._transfer.pack(message, version), version))
+
+    def hang_up(self, *, keep: int | None = None) -> None:
+        """The dialer closes, or its process is gone: it hears nothing more."""
+        self._dialer = None
+        self._backward.drop()
+        self._forward.finish("closed by the other side", keep=keep)
+
+    def _reached_dialer(self, item: Any) -> None:
+        dialer = self._dialer
+        if dialer is None:
+            return
+        if isinstance(item, Answer):
+            dialer.answered(self, item.parcel.open())
+        elif isinstance(item, _Welcome):
+            dialer.connected(self, item.broker_epoch)
+        elif isinstance(item, EndOfStream):
+            self._dialer = None
+            dialer.closed(self, item.reason)
+
+    # ---- the acceptor's side --------------------------------------------------------------
+
+    def welcome(self, broker_epoch: int) -> None:
+        """Greet back, as the registration that the acceptor has now."""
+        self._backward.put(_Welcome(broker_epoch))
+
+    def answer(self, token: int, message: Message | None) -> None:
+        """The answer to a request, or None when none is expected; it leaves in its turn."""
+        slot = next((s for s in self.slots if s.token == token and not s.done), None)
+        if slot is None:
+            raise KeyError(f"request {token} of connection {self.number} was answered before")
+        slot.done = True
+        if message is not None:
+            slot.answer = Answer(self._transfer.pack(message, slot.request.version))
+        while self.slots and self.slots[0].done:
+            first = self.slots.popleft()
+            if first.answer is None:
+                continue
+            if self._breaks():
+                self.reset("connection reset")
+                return
+            self._backward.put(first.answer)
+
+    def request_of(self, token: int) -> Received:
+        """The request that `token` names. KeyError when it was answered."""
+        for slot in self.slots:
+            if slot.token == token and not slot.done:
+                return slot.request
+        raise KeyError(f"request {token} of connection {self.number} is not open")
+
+    def refuse(self, reason: str, *, keep: int | None = None) -> None:
+        """The acceptor closes, or its process is gone."""
+        self._forward.drop()
+        self._leave_acceptor()
+        self._backward.finish(reason, keep=keep)
+
+    def invalidate(self, file: object, position: int) -> bool:
+        """Close when an answer that has not arrived holds bytes of `file` from `position` on."""
+        under_way = [item for _, item in self._backward.items]
+        for index, item in enumerate(under_way):
+            if isinstance(item, Answer) and item.parcel.touches(file, position):
+                self.refuse("the log was truncated", keep=index)
+                return True
+        for slot in self.slots:
+            if slot.answer is not None and slot.answer.parcel.touches(file, position):
+                self.refuse("the log was truncated")
+                return True
+        return False
+
+    def _reached_acceptor(self, item: Any) -> None:
+        if isinstance(item, _Greeting):
+            self.acceptor = self._find()
+            if self.acceptor is None:
+                self.refuse("connection refused")
+                return
+            self.acceptor.connections[self.number] = self
+            self.acceptor.greeted(self)
+        elif self.acceptor is None:
+            return
+        elif isinstance(item, _Asked):
+            self._token += 1
+            received = Received(
+                self.number,
+                self._token,
+                item.version,
+                item.parcel.open(),
+                client_id=self._client_id,
+                client_host=self.link[0],
+                listener="PLAINTEXT",
+                peer=self.peer,
+            )
+            self.slots.append(Slot(self._token, received))
+            self.acceptor.arrived(received)
+        elif isinstance(item, EndOfStream):
+            self._leave_acceptor()
+
+    def _leave_acceptor(self) -> None:
+        acceptor, self.acceptor = self.acceptor, None
+        self.slots.clear()
+        if acceptor is not None and acceptor.connections.pop(self.number, None) is not None:
+            acceptor.arrived(ConnectionClosed(self.number))
+
+    # ---- the network ----------------------------------------------------------------------
+
+    def reset(self, reason: str) -> None:
+        """The connection breaks: each side still gets a part of what is under way to it."""
+        self._forward.finish(reason)
+        self._backward.finish(reason)
+
+    def _breaks(self) -> bool:
+        network = self._network
+        site = f"reset/{self.link[0]}>{self.link[1]}"
+        broken = network.chance.happens(site, network.weather.reset_probability)
+        network.resets += broken
+        return broken

@@ -1,0 +1,149 @@
+"""What a seed stands for: size of the cluster, settings, weather, faults and load.
+
+Swarm testing: each seed takes a part of the fault kinds only, at rates of its own, because rare
+combinations are found where the common faults are absent.
+"""
+
+from dataclasses import dataclass, field
+from enum import Enum
+from typing import Final
+
+from replog.sim.chance import Chance
+from replog.sim.coordinator import CoordinatorSettings
+from replog.sim.network import Weather
+from replog.sim.producers import ProducerPlan
+
+BROKERS: Final = (0, 1, 2)
+CALM: Final = Weather(mean_ms=0.4)
+
+
+class Fault(Enum):
+    """Kinds of faults. Each happens at random times, on its own."""
+
+    CRASH = "crash"
+    CRASH_LEADER = "crash of a leader"
+    CRASH_CONTROLLER = "crash of the controller"
+    CRASH_ALL = "crash of all brokers"
+    CRASH_AT_DISK = "crash at a disk call"
+    CRASH_BETWEEN_OUTPUTS = "crash between two outputs"
+    STOP = "controlled stop"
+    PAUSE = "pause"
+    LONG_PAUSE = "pause beyond the session"
+    CUT_PEERS = "cut between brokers"
+    CUT_COORDINATOR = "cut from the coordinator"
+    CUT_CLIENTS = "cut from clients"
+    ISOLATE = "cut from everybody"
+    EXPIRE = "session ended without reason"
+
+
+# Mean time between two faults of a kind, in milliseconds, at the usual rate.
+MEAN_MS: Final = {
+    Fault.CRASH: 1500.0,
+    Fault.CRASH_LEADER: 1500.0,
+    Fault.CRASH_CONTROLLER: 2500.0,
+    Fault.CRASH_ALL: 4000.0,
+    Fault.CRASH_AT_DISK: 1200.0,
+    Fault.CRASH_BETWEEN_OUTPUTS: 1500.0,
+    Fault.STOP: 2000.0,
+    Fault.PAUSE: 800.0,
+    Fault.LONG_PAUSE: 2500.0,
+    Fault.CUT_PEERS: 1200.0,
+    Fault.CUT_COORDINATOR: 2000.0,
+    Fault.CUT_CLIENTS: 2000.0,
+    Fault.ISOLATE: 2500.0,
+    Fault.EXPIRE: 2500.0,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """One run. Times in virtual milliseconds."""
+
+    seed: int
+    encoded: bool  # messages go through the codec
+    duration_ms: float  # of the part with faults
+    min_isr: int
+    topics: tuple[tuple[str, int], ...]  # name, partitions; always three replicas
+    weather: Weather
+    coordinator: CoordinatorSettings
+    faults: dict[Fault, float]  # mean time between two
+    producers: tuple[ProducerPlan, ...]
+    consumers: int
+    settings: dict[str, str] = field(default_factory=dict)  # of brokers, by Kafka's names
+    topic_settings: dict[str, str] = field(default_factory=dict)
+
+
+def make_plan(seed: int, *, duration_ms: float | None = None) -> Plan:
+    """The plan of a seed."""
+    stream = Chance(seed).at("plan")
+    faults = {}
+    share = stream.choice((0.25, 0.5, 0.8))
+    pace = stream.choice((0.7, 1.0, 2.0))
+    for fault in Fault:
+        chosen = stream.random() < share
+        speed = 0.5 + stream.random()
+        if chosen:
+            faults[fault] = MEAN_MS[fault] * pace * speed
+    weather = Weather(
+        mean_ms=stream.choice((0.3, 1.0, 4.0)),
+        spike_probability=stream.choice((0.0, 0.002, 0.02)),
+        spike_ms=stream.choice((30.0, 150.0)),
+        reset_probability=stream.choice((0.0, 0.0, 0.001, 0.005)),
+    )
+    lag = stream.choice((300, 500, 1000))
+    return Plan(
+        seed=seed,
+        encoded=stream.random() < 0.3,
+        duration_ms=stream.choice((3000.0, 4000.0, 6000.0)) if duration_ms is None else duration_ms,
+        min_isr=stream.choice((1, 2, 2)),
+        topics=(("t", 2), ("u", stream.choice((1, 2)))),
+        weather=weather,
+        coordinator=CoordinatorSettings(
+            silence_ms=stream.choice((400.0, 800.0)),
+            quick_death_probability=stream.choice((0.3, 0.9)),
+            lost_reply_probability=stream.choice((0.0, 0.02, 0.1)),
+            hint_ms=stream.choice((1.0, 10.0)),
+            slow_hint_probability=stream.choice((0.0, 0.1)),
+        ),
+        faults=faults,
+        producers=_producers(seed),
+        consumers=stream.choice((1, 2)),
+        settings={
+            "replica.lag.time.max.ms": str(lag),
+            "replica.fetch.wait.max.ms": str(stream.choice((50, 100))),
+            "replica.socket.timeout.ms": str(stream.choice((300, 600))),
+            "replica.fetch.backoff.ms": str(stream.choice((20, 100))),
+            "replica.fetch.max.bytes": str(stream.choice((300, 4096))),
+            "request.timeout.ms": "500",
+            "controller.socket.timeout.ms": "500",
+            "controlled.shutdown.retry.backoff.ms": "50",
+            "replica.high.watermark.checkpoint.interval.ms": str(stream.choice((100, 1000))),
+            "log.flush.offset.checkpoint.interval.ms": "1000",
+        },
+        topic_settings={
+            "segment.ms": str(stream.choice((150, 1000, 100_000))),
+            "index.interval.bytes": str(stream.choice((100, 4096))),
+            "segment.index.bytes": str(stream.choice((40, 4096))),
+        },
+    )
+
+
+def _producers(seed: int) -> tuple[ProducerPlan, ...]:
+    """Always an idempotent producer; others of all kinds."""
+    stream = Chance(seed).at("producers")
+    plans = [_producer(stream.random(), stream.random(), acks=-1, idempotent=True)]
+    for _ in range(stream.choice((1, 2))):
+        acks = stream.choice((-1, -1, 1, 0))
+        idempotent = acks == -1 and stream.random() < 0.5
+        plans.append(_producer(stream.random(), stream.random(), acks=acks, idempotent=idempotent))
+    return tuple(plans)
+
+
+def _producer(pace: float, order: float, *, acks: int, idempotent: bool) -> ProducerPlan:
+    return ProducerPlan(
+        acks=acks,
+        idempotent=idempotent,
+        interval_ms=15.0 + 50.0 * pace,
+        batches_max=10_000,
+        drains_first=order < 0.5,
+    )

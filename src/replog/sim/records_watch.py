@@ -1,0 +1,136 @@
+"""What the coordinator holds about partitions, and the rules for whoever changes it."""
+
+import json
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from replog.model.coordination import (
+    CONTROLLER_EPOCH,
+    TOPICS,
+    Check,
+    Operation,
+    SetData,
+    StoredNode,
+)
+from replog.model.ids import topic_id_from_text
+from replog.sim.shadows import Key
+from replog.sim.violation import Violation
+
+
+@dataclass(frozen=True, slots=True)
+class Stored:
+    """A partition record as it is stored."""
+
+    name: str
+    replicas: tuple[int, ...]
+    isr: tuple[int, ...]
+    leader: int
+    leader_epoch: int
+    partition_epoch: int
+    controller_epoch: int
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """A record that was written; `before` is None for a new partition."""
+
+    key: Key
+    before: Stored | None
+    after: Stored
+
+
+class RecordsWatch:
+    """The committed records by partition, kept up to date by every write to the coordinator."""
+
+    def __init__(self) -> None:
+        self.records: dict[Key, Stored] = {}
+        self.elections = 0
+        self.isr_changes = 0
+        self._keys: dict[str, Key] = {}  # path of a state node -> partition
+        self._controller_epoch = -1
+
+    def on_write(
+        self,
+        operations: Sequence[Operation],
+        before: dict[str, StoredNode],
+        after: dict[str, StoredNode],
+    ) -> list[Change]:
+        """Look at one multi. Returns the records that it changed; raises when it was not
+        allowed."""
+        touched = [op.path for op in operations if op.path.startswith(TOPICS + "/")]
+        if touched and not isinstance(operations[0], Check | SetData):
+            raise Violation("writes of the controller are fenced", f"{operations}")
+        if touched and operations[0].path != CONTROLLER_EPOCH:
+            raise Violation("writes of the controller are fenced", f"{operations}")
+        self._check_controller_epoch(after)
+        changes = []
+        for path in touched:
+            if path.endswith("/state") and path in after:
+                change = self._changed(path, after)
+                if change is not None:
+                    changes.append(change)
+            elif path in before and path not in after:
+                self._forget(path)
+        return changes
+
+    def _check_controller_epoch(self, after: dict[str, StoredNode]) -> None:
+        node = after.get(CONTROLLER_EPOCH)
+        epoch = -1 if node is None or not node.data else int(node.data)
+        if epoch < self._controller_epoch:
+            raise Violation(
+                "the controller epoch never falls", f"{self._controller_epoch} to {epoch}"
+            )
+        self._controller_epoch = epoch
+
+    def _forget(self, path: str) -> None:
+        for state in [p for p in self._keys if p == path or p.startswith(path + "/")]:
+            self.records.pop(self._keys.pop(state), None)
+
+    def _changed(self, path: str, after: dict[str, StoredNode]) -> Change | None:
+        topic_path, _, rest = path[len(TOPICS) + 1 :].partition("/partitions/")
+        index = int(rest.split("/")[0])
+        topic = json.loads(after[f"{TOPICS}/{topic_path}"].data)
+        state = json.loads(after[path].data)
+        key = (topic_id_from_text(topic["topic_id"]), index)
+        self._keys[path] = key
+        record = Stored(
+            f"{topic_path}-{index}",
+            tuple(topic["partitions"][str(index)]),
+            tuple(state["isr"]),
+            state["leader"],
+            state["leader_epoch"],
+            state["partition_epoch"],
+            state["controller_epoch"],
+        )
+        known = self.records.get(key)
+        if known == record:
+            return None
+        for problem in _problems(known, record):
+            raise Violation(problem, f"{known} to {record}")
+        self.elections += known is not None and known.leader_epoch != record.leader_epoch
+        self.isr_changes += known is not None and known.isr != record.isr
+        self.records[key] = record
+        return Change(key, known, record)
+
+
+def _problems(known: Stored | None, record: Stored) -> Iterator[str]:
+    """Rules of shape, of monotonic epochs and of clean elections that `record` breaks."""
+    if not record.isr or len(set(record.isr)) != len(record.isr):
+        yield "an ISR is never empty and names nobody twice"
+    if not set(record.isr) <= set(record.replicas):
+        yield "the ISR is a part of the assigned replicas"
+    if record.leader != -1 and record.leader not in record.isr:
+        yield "a leader is in the ISR"
+    if known is None:
+        return
+    if record.leader_epoch < known.leader_epoch or record.controller_epoch < known.controller_epoch:
+        yield "leader epochs and controller epochs never fall"
+    if record.partition_epoch <= known.partition_epoch:
+        yield "the partition epoch rises with every change"
+    if record.leader != known.leader and record.leader_epoch == known.leader_epoch:
+        yield "the leader epoch rises with every change of the leader"
+    if record.leader not in (-1, known.leader) and record.leader not in known.isr:
+        yield "only a member of the ISR is elected"
+    added = set(record.isr) - set(known.isr)
+    if added and record.leader_epoch != known.leader_epoch:
+        yield "nobody joins an ISR by an election"

@@ -1,0 +1,218 @@
+"""The oracle's view of replicas: every log, every high watermark, and what was ever committed.
+
+Only the node that stepped is looked at, and of its replicas only those whose numbers changed. What
+a dead broker has on disk is what it had after its last step that ended.
+"""
+
+from dataclasses import dataclass, field
+from itertools import pairwise
+
+from replog.node.partition import Partition
+from replog.sim.broker import Life
+from replog.sim.records_watch import Change, Stored
+from replog.sim.shadows import Batch, Key, Names, Shadow
+from replog.sim.violation import Violation
+
+# log end, high watermark, log start, leader epoch, leads
+Numbers = tuple[int, int, int, int, bool]
+
+
+@dataclass(slots=True)
+class Replica:
+    """A replica as it was after the last step that changed it."""
+
+    partition: Partition
+    life: str
+    shadow: Shadow = field(default_factory=Shadow)
+    numbers: Numbers = (-1, -1, -1, -1, False)
+
+    def __str__(self) -> str:
+        return f"{self.life} {self.partition.tp}"
+
+
+@dataclass(slots=True)
+class Committed:
+    """What some leader once had below its high watermark."""
+
+    log: Shadow = field(default_factory=Shadow)
+    committers: dict[int, str] = field(default_factory=dict)  # leader epoch -> process
+    starts: dict[int, tuple[int, int]] = field(default_factory=dict)  # epoch -> offset, chain
+    sequences: dict[tuple[int, int], int] = field(default_factory=dict)  # producer -> next
+
+
+class ReplicasWatch:
+    """All replicas. Raises Violation. `records` are the partition records that are stored."""
+
+    def __init__(self, records: dict[Key, Stored], min_isr: int) -> None:
+        self._records = records
+        self._min_isr = min_isr
+        self._names = Names()
+        self._replicas: dict[tuple[int, Key], Replica] = {}
+        self._committed: dict[Key, Committed] = {}
+
+    def committed(self, key: Key) -> Committed:
+        """What is known of a partition, begun when there is nothing."""
+        found = self._committed.get(key)
+        if found is None:
+            found = self._committed[key] = Committed()
+        return found
+
+    def replica(self, broker_id: int, key: Key) -> Replica | None:
+        """A replica as it was seen last."""
+        return self._replicas.get((broker_id, key))
+
+    def look(self, life: Life, *, anew: bool) -> None:
+        """`life` has taken a step. `anew`: logs may have been cut and written again in it."""
+        for partition in life.node.partitions.all():
+            numbers: Numbers = (
+                partition.log_end_offset,
+                partition.high_watermark,
+                partition.log_start_offset,
+                partition.leader_epoch,
+                partition.is_leader,
+            )
+            key = (partition.topic_id, partition.tp.partition)
+            replica = self._replicas.get((life.broker_id, key))
+            if replica is None or replica.life != life.name or replica.partition is not partition:
+                replica = self._replicas[life.broker_id, key] = Replica(partition, life.name)
+            elif numbers == replica.numbers:
+                continue
+            self._judge(life.broker_id, key, replica, numbers, anew=anew)
+
+    def judge_change(self, change: Change) -> None:
+        """A partition record was stored: whoever is in the ISR has what it must have."""
+        key, after = change.key, change.after
+        for member in after.isr:
+            self._judge_member(key, member, f"stored: {after}")
+        start = self.committed(key).starts.get(after.leader_epoch)
+        if change.before is None or start is None:
+            return
+        for member in sorted(set(after.isr) - set(change.before.isr)):
+            replica = self.replica(member, key)
+            if replica is not None and replica.shadow.start > 0:
+                continue
+            if replica is None or replica.shadow.chain_at(start[0]) != start[1]:
+                raise Violation(
+                    "whoever joins an ISR holds the start of the epoch",
+                    f"{replica} joins {after}; the epoch begins at {start[0]}",
+                )
+
+    # ---- one replica ----------------------------------------------------------------------
+
+    def _judge(
+        self, broker_id: int, key: Key, replica: Replica, numbers: Numbers, *, anew: bool
+    ) -> None:
+        end, high_watermark, start, epoch, leads = numbers
+        _, watermark_before, _, epoch_before, led_before = replica.numbers
+        if not 0 <= start <= replica.partition.last_stable_offset <= high_watermark <= end:
+            raise Violation("0 <= log start <= LSO <= HW <= LEO", f"{replica}: {numbers}")
+        if epoch < epoch_before:
+            raise Violation("a leader epoch never falls", f"{replica}: {epoch_before} to {epoch}")
+        self._follow_log(key, replica, numbers, anew=anew)
+        self._judge_epochs(replica, end)
+        replica.numbers = numbers
+        if leads and (not led_before or epoch != epoch_before):
+            self.committed(key).starts.setdefault(epoch, (replica.shadow.end, replica.shadow.chain))
+        elif leads and high_watermark < watermark_before:
+            raise Violation(
+                "a high watermark never falls within a leadership",
+                f"{replica}: {watermark_before} to {high_watermark}",
+            )
+        elif leads and high_watermark > watermark_before:
+            self._judge_commit(key, replica, high_watermark)
+        self._judge_watermark(key, replica, high_watermark)
+        stored = self._records.get(key)
+        if stored is not None and broker_id in stored.isr:
+            self._judge_member(key, broker_id, str(replica))
+
+    def _follow_log(self, key: Key, replica: Replica, numbers: Numbers, *, anew: bool) -> None:
+        end, start = numbers[0], numbers[2]
+        shadow = replica.shadow
+        if anew or start != shadow.start:
+            replica.shadow = shadow = Shadow(start)
+        elif end < shadow.end:
+            shadow.cut(end)
+        if end > shadow.end:
+            headers = replica.partition.log.headers_from(shadow.end)
+            added = shadow.extend(headers, str(replica))
+            if start == 0:
+                self._names.name(key, added, str(replica))
+        if shadow.end != end:
+            raise Violation("a log ends with its last batch", f"{replica}: {shadow.end}, {end}")
+
+    @staticmethod
+    def _judge_epochs(replica: Replica, end: int) -> None:
+        entries = replica.partition.log.epoch_entries()
+        for (epoch, offset), (next_epoch, next_offset) in pairwise(entries):
+            if epoch >= next_epoch or offset >= next_offset:
+                raise Violation("the epoch file rises in both columns", f"{replica}: {entries}")
+        if entries and entries[-1][1] > end:
+            raise Violation("an epoch begins within the log", f"{replica}: {entries}, LEO {end}")
+
+    # ---- what is committed -----------------------------------------------------------------
+
+    def _judge_commit(self, key: Key, replica: Replica, high_watermark: int) -> None:
+        """A leader moved its high watermark within its epoch."""
+        committed = self.committed(key)
+        epoch = replica.partition.leader_epoch
+        committer = committed.committers.setdefault(epoch, replica.life)
+        if committer != replica.life:
+            raise Violation(
+                "one process commits in each leader epoch",
+                f"{replica}: epoch {epoch} is that of {committer}",
+            )
+        view = replica.partition.leader_view()
+        isr = () if view is None else view.isr_state.isr
+        if len(isr) < min(self._min_isr, len(replica.partition.record.replicas)):
+            raise Violation(
+                "nothing is committed while the ISR is too small",
+                f"{replica}: HW {high_watermark} with ISR {isr}",
+            )
+        for batch in replica.shadow.since(committed.log.end):
+            if batch.next > high_watermark:
+                break
+            if batch.base != committed.log.end:
+                raise Violation("a leader holds everything committed", f"{replica}: {batch}")
+            _judge_sequence(committed, batch, str(replica))
+            committed.log.add(batch)
+        stored = self._records.get(key)
+        for member in () if stored is None else stored.isr:
+            self._judge_member(key, member, f"{replica} commits up to {high_watermark}")
+
+    def _judge_watermark(self, key: Key, replica: Replica, high_watermark: int) -> None:
+        """Whatever is below a high watermark is what was committed."""
+        log = self.committed(key).log
+        chain = replica.shadow.chain_at(high_watermark)
+        if replica.shadow.start == 0 and (chain is None or chain != log.chain_at(high_watermark)):
+            raise Violation(
+                "a high watermark covers committed records only",
+                f"{replica}: HW {high_watermark}; committed up to {log.end}",
+            )
+
+    def _judge_member(self, key: Key, member: int, where: str) -> None:
+        """Every member of the stored ISR holds everything committed, and the same bytes."""
+        log = self.committed(key).log
+        replica = self.replica(member, key)
+        if log.end == 0 or (replica is not None and replica.shadow.start > 0):
+            return
+        if replica is None or replica.shadow.chain_at(log.end) != log.chain:
+            end = None if replica is None else replica.shadow.end
+            raise Violation(
+                "every member of the ISR holds everything committed",
+                f"{where}: broker {member} (LEO {end}) lacks {log.batches[-1]}, "
+                f"{log.end} offsets are committed",
+            )
+
+
+def _judge_sequence(committed: Committed, batch: Batch, where: str) -> None:
+    """The next sequence of its producer, without a gap and without repetition."""
+    if batch.producer[0] < 0 or batch.sequence < 0:
+        return
+    expected = committed.sequences.get(batch.producer, 0)
+    if batch.sequence != expected:
+        raise Violation(
+            "committed sequences of a producer are contiguous",
+            f"{where}: {batch} has sequence {batch.sequence} of producer {batch.producer}, "
+            f"{expected} is next",
+        )
+    committed.sequences[batch.producer] = expected + batch.next - batch.base

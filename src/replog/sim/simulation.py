@@ -1,0 +1,102 @@
+"""One run of one seed, from the plan to the verdict."""
+
+from dataclasses import dataclass, field
+from typing import Final
+
+from replog.sim.audit import audit, still_wrong
+from replog.sim.plan import Plan
+from replog.sim.violation import Violation
+from replog.sim.world import World
+
+REST_AFTER_MS: Final = 8_000.0  # virtual time in which a healed world must come to rest
+LOOK_EVERY_MS: Final = 50.0
+
+
+@dataclass(slots=True)
+class Outcome:
+    """What came of a run."""
+
+    seed: int
+    problem: str | None = None  # None: all is well
+    timeline: list[str] = field(default_factory=list)
+    counts: dict[str, int] = field(default_factory=dict)
+    virtual_ms: float = 0.0
+    deliveries: int = 0
+    digest: int = 0
+
+    @property
+    def passed(self) -> bool:
+        return self.problem is None
+
+
+def simulate(plan: Plan) -> Outcome:
+    """Run `plan`. Never raises for what the simulated brokers do: that is the outcome."""
+    outcome = Outcome(plan.seed)
+    world = World(plan)
+    try:
+        _run(world)
+    except Violation as violation:
+        outcome.problem = str(violation)
+    except Exception as error:  # noqa: BLE001  # whatever a node raises is what we are after
+        outcome.problem = f"a node raised {type(error).__name__}: {error}"
+        outcome.timeline.extend(_traceback(error))
+    if outcome.problem is not None:
+        for host in world.hosts:
+            outcome.timeline.extend(host.timeline.lines())
+    outcome.counts = _counts(world)
+    outcome.virtual_ms = world.schedule.now_ms
+    outcome.deliveries = world.schedule.delivered
+    outcome.digest = world.schedule.digest
+    return outcome
+
+
+def _run(world: World) -> None:
+    schedule = world.schedule
+    world.start()
+    schedule.run_until(world.plan.duration_ms)
+    world.calm_down()
+    for producer in world.producers:
+        producer.stop_making()
+    if world.admin.finished:
+        world.late_consumer()
+    deadline = schedule.now_ms + REST_AFTER_MS
+    while True:
+        schedule.run_until(schedule.now_ms + LOOK_EVERY_MS)
+        problems = list(still_wrong(world))
+        if not problems:
+            break
+        if schedule.now_ms >= deadline:
+            raise Violation("a healed world comes to rest", "; ".join(problems[:6]))
+    ends = audit(world)
+    schedule.mix(*ends.values())
+    for topic_id, index in world.oracle.records.records:
+        schedule.mix(world.oracle.committed_log(topic_id, index).chain)
+
+
+def _counts(world: World) -> dict[str, int]:
+    history, oracle = world.history, world.oracle
+    counts = dict(sorted(world.faults.counts.items()))
+    counts.update(
+        {
+            "connection reset": world.network.resets,
+            "message late": world.network.late_messages,
+            "lost reply of the coordinator": world.coordinator.lost_replies,
+            "session ended while the broker lived": world.coordinator.expirations,
+            "election": oracle.records.elections,
+            "ISR change": oracle.records.isr_changes,
+            "truncation": oracle.truncations,
+            "records acknowledged (acks=all)": history.acknowledged,
+            "records acknowledged (acks=1)": history.weakly_acknowledged,
+            "batches sent again": history.retries,
+            "records consumed": history.consumed,
+        }
+    )
+    for name, count in sorted(history.refusals.items()):
+        counts[f"refused: {name}"] = count
+    return counts
+
+
+def _traceback(error: BaseException) -> list[str]:
+    import traceback
+
+    return "".join(traceback.format_exception(error)).rstrip().split("\n")

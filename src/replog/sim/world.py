@@ -1,0 +1,172 @@
+"""The simulated world: three hosts, a network, a coordinator, clients, and an oracle that
+watches."""
+
+import itertools
+import random
+from functools import lru_cache
+
+from replog.model.cluster import Endpoint
+from replog.model.config import BrokerConfig
+from replog.model.ids import TopicPartition
+from replog.model.inputs import PeerIdentity
+from replog.node.node import Node, NodeSetup
+from replog.sim.admin import SimAdmin
+from replog.sim.broker import Host, Life, Observer
+from replog.sim.chance import Chance
+from replog.sim.checkers import Oracle
+from replog.sim.connection import Connection, Dialer
+from replog.sim.consumers import SimConsumer
+from replog.sim.coordinator import CoordinatorService
+from replog.sim.faults import Faults
+from replog.sim.history import History
+from replog.sim.mem_disk import MemDisk
+from replog.sim.network import Network
+from replog.sim.plan import BROKERS, CALM, Plan
+from replog.sim.producers import SimProducer
+from replog.sim.schedule import Schedule
+from replog.sim.transfer import Encoded, Plain, Transfer
+from replog.wire.versions import api_ranges
+
+PORT = 9092
+CLUSTER_ID = "simulated-cluster-0000"
+HOST_CLOCK_STEP_MS = 1_000_000.0  # between the monotonic clocks of two hosts: never to be compared
+
+
+@lru_cache(maxsize=256)
+def _broker_config(broker_id: int, settings: tuple[tuple[str, str], ...]) -> BrokerConfig:
+    return BrokerConfig(
+        {
+            "node.id": str(broker_id),
+            "listeners": f"PLAINTEXT://b{broker_id}:{PORT}",
+            "log.dirs": "/data",
+            "auto.create.topics.enable": "false",
+            **dict(settings),
+        }
+    )
+
+
+class World:
+    """Everything that exists in one run."""
+
+    def __init__(self, plan: Plan) -> None:
+        self.plan = plan
+        self.brokers: tuple[int, ...] = BROKERS
+        self.schedule = Schedule()
+        self.chance = Chance(plan.seed)
+        self.network = Network(self.schedule, self.chance, plan.weather)
+        self.coordinator = CoordinatorService(
+            self.schedule, self.chance, self.network, plan.coordinator
+        )
+        self.oracle = Oracle(self.coordinator.tree, plan.min_isr)
+        self.observer: Observer = self.oracle
+        self.coordinator.on_write = self.oracle.wrote
+        self.history = History()
+        self.transfer: Transfer = Encoded() if plan.encoded else Plain()
+        skews = self.chance.at("clock skew")
+        self.hosts = [
+            Host(
+                broker_id,
+                MemDisk(),
+                clock_ms=HOST_CLOCK_STEP_MS * (broker_id + 1),
+                wall_skew_ms=skews.randint(-2000, 2000),
+            )
+            for broker_id in BROKERS
+        ]
+        self.partitions = [
+            TopicPartition(name, index) for name, count in plan.topics for index in range(count)
+        ]
+        self.faults = Faults(self, plan)
+        self.client_names: list[str] = []
+        self._connection_numbers = itertools.count(1)
+        self.admin = SimAdmin(self, "admin", plan)
+        self.producers = [
+            SimProducer(
+                self, f"p{index}", self.partitions, plan=producer_plan, history=self.history
+            )
+            for index, producer_plan in enumerate(plan.producers)
+        ]
+        self.consumers = [self._consumer(f"c{index}") for index in range(plan.consumers)]
+        self.client_names.extend(
+            client.name for client in (self.admin, *self.producers, *self.consumers)
+        )
+
+    # ---- parts --------------------------------------------------------------------------------
+
+    def start(self) -> None:
+        """Begin: all brokers start, clients as soon as the topics are made."""
+        for host in self.hosts:
+            self.start_process(host)
+        self.admin.start(self._topics_made)
+        self.faults.start()
+
+    def _topics_made(self) -> None:
+        for producer in self.producers:
+            producer.start()
+        for consumer in self.consumers:
+            consumer.start()
+
+    def late_consumer(self) -> SimConsumer:
+        """One more consumer, which begins at offset 0 now."""
+        consumer = self._consumer(f"c{len(self.consumers)}")
+        self.consumers.append(consumer)
+        consumer.start()
+        return consumer
+
+    def _consumer(self, name: str) -> SimConsumer:
+        wait_ms = self.chance.at(f"{name}/plan").choice((20, 100, 300))
+        return SimConsumer(
+            self,
+            name,
+            self.partitions,
+            history=self.history,
+            witness=self.oracle,
+            max_wait_ms=wait_ms,
+        )
+
+    def calm_down(self) -> None:
+        """No faults any more, and a quick network."""
+        self.network.weather = CALM
+        self.faults.heal()
+
+    # ---- brokers ------------------------------------------------------------------------------
+
+    def start_process(self, host: Host) -> None:
+        """A new process on the disk of `host`; nothing else is left of the last one."""
+        host.life = life = Life(self, host)
+        host.timeline.note(self.schedule.now_ms, f"process {life.name} starts")
+        life.start()
+
+    def make_node(self, host: Host, *, now_ms: float, wall_ms: int) -> Node:
+        """The production node, as `runtime.broker` makes it."""
+        config = _broker_config(host.broker_id, tuple(self.plan.settings.items()))
+        setup = NodeSetup(
+            config=config,
+            cluster_id=CLUSTER_ID,
+            endpoints=(Endpoint("PLAINTEXT", host.place, PORT),),
+            api_ranges=api_ranges(),
+            boot_id=f"boot-of-{host.place}",
+        )
+        rng = random.Random(f"{self.plan.seed}/node/{host.broker_id}/{host.incarnations}")
+        return Node(setup, host.disk, rng, now_ms=now_ms, wall_ms=wall_ms)
+
+    def died(self, host: Host, why: str, *, failed: bool) -> None:
+        """A process is gone."""
+        self.faults.died(host, failed=failed)
+
+    # ---- connections --------------------------------------------------------------------------
+
+    def dial(
+        self, dialer: Dialer, source: str, broker_id: int, peer: PeerIdentity | None = None
+    ) -> Connection:
+        """Open a connection from a place to a broker."""
+        host = self.hosts[broker_id]
+        return Connection(
+            self.network,
+            next(self._connection_numbers),
+            dialer,
+            link=(source, host.place),
+            find=lambda: host.life,
+            transfer=self.transfer,
+            client_id=source,
+            peer=peer,
+        )
