@@ -1,9 +1,9 @@
 """One conversation of fetches: a fetch session (KIP-227), or a single fetch without one.
 
-A context knows which partitions the other side wants, from which offsets, and what it was last told.
-Only partitions that may have news are looked at (`pending`): those named in the request, those that
-changed since, and those that still had more to give. A session with a thousand idle partitions costs
-nothing per fetch.
+A context knows which partitions the other side wants, from which offsets, and what it was last
+told. Only partitions that may have news are looked at (`pending`): those named in the request,
+those that changed since, and those that still had more to give. A session with a thousand idle
+partitions costs nothing per fetch.
 """
 
 from __future__ import annotations

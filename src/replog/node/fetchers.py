@@ -1,9 +1,10 @@
 """Following: one conversation with each broker that leads a partition of which we hold a copy.
 
-A fetcher asks for everything that it follows from that broker in one fetch session, and asks again as
-soon as it has appended the answer: that next request is the acknowledgement. While a request is parked
-at the leader and there is something new to tell (a partition that is followed from now on), a second
-one is sent, which makes the leader answer the first at once: nobody waits for an idle fetch to end.
+A fetcher asks for everything that it follows from that broker in one fetch session, and asks again
+as soon as it has appended the answer: that next request is the acknowledgement. While a request is
+parked at the leader and there is something new to tell (a partition that is followed from now on),
+a second one is sent, which makes the leader answer the first at once: nobody waits for an idle
+fetch to end.
 
 The log is cut only where the leader says that histories part (a diverging epoch), and then nothing
 else of that partition's answer is used, its high watermark least of all.
@@ -267,9 +268,7 @@ class Fetcher:
             self._diverged(partition, data.diverging_epoch.epoch, data.diverging_epoch.end_offset)
             return
         node = self._node
-        if data.records:
-            if not isinstance(data.records, memoryview):
-                data.records = memoryview(bytearray(data.records))
+        if isinstance(data.records, (bytes, memoryview)) and data.records:
             if not node.partitions.copy(partition, data.records):
                 self._later(followed, node.config.replica_fetch_backoff_ms)
                 return

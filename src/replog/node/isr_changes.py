@@ -1,8 +1,8 @@
 """Proposals to change an ISR, from the leaders on this broker to the controller (KIP-497).
 
-A proposal whose outcome is not known (no answer, no controller) is sent again as it was: it names the
-partition epoch that it builds on, so it is carried out at most once. Until the outcome is known the
-state stays pending, and the high watermark waits for everyone who may be a member.
+A proposal whose outcome is not known (no answer, no controller) is sent again as it was: it names
+the partition epoch that it builds on, so it is carried out at most once. Until the outcome is known
+the state stays pending, and the high watermark waits for everyone who may be a member.
 """
 
 from __future__ import annotations

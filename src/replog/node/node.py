@@ -1,10 +1,11 @@
 """The broker: one object, one method that matters.
 
-`Node.step` takes one input and returns what is to be done about it. It never waits, never reads a clock
-and never draws a random number that it was not given. Everything that a broker remembers hangs on this object:
+`Node.step` takes one input and returns what is to be done about it. It never waits, never reads a
+clock and never draws a random number that it was not given. All that a broker remembers hangs here:
 
 - `membership`  registration, who is controller, the cluster image and how it is kept up to date
 - `controlling` the controller's work, while this broker is the controller
+- `forwarding`  clients' admin requests on their way to the controller
 - `partitions`  the replicas on this broker, as leader or follower
 - `fetchers`    one conversation with each leader that this broker follows
 - `waits`       requests that are parked until an offset is committed or data arrives
@@ -15,6 +16,7 @@ and never draws a random number that it was not given. Everything that a broker 
 import random
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import assert_never
 
 from replog.log.disk import Disk
 from replog.model.cluster import BrokerRecord, ClusterState, Endpoint
@@ -148,18 +150,25 @@ class Node:
                 self._read_waiters.pop(event.token)(event)
             case JobDone():
                 self._job_waiters.pop(event.token)(event)
+            case Tick() | ConnectionClosed():
+                pass  # timers fire below; what a closed connection waited for ends by its deadline
+            case _:
+                self._dispatch_membership(event)
+
+    def _dispatch_membership(
+        self, event: CoordinatorChanged | SessionStarted | SessionEnded | StopRequested
+    ) -> None:
+        match event:
             case CoordinatorChanged():
                 self.membership.on_changed(event.paths)
             case SessionStarted():
                 self.membership.on_session_started(event.session)
             case SessionEnded():
                 self.membership.on_session_ended(event.reason)
-            case ConnectionClosed():
-                pass  # what it still waits for ends by its own deadline; replies go nowhere
             case StopRequested():
                 self.membership.on_stop_requested()
-            case Tick():
-                pass
+            case _:
+                assert_never(event)
 
     # ---- what the parts of a node emit with --------------------------------------------
 

@@ -14,7 +14,8 @@ from replog.records.header import BatchHeader
 
 
 class Partition:
-    """A replica. It is leader while `leader` is set, and follower (of somebody or nobody) otherwise.
+    """A replica. It is leader while `leader` is set, and follower (of somebody or nobody)
+    otherwise.
 
     Legal changes of role, all made by `Partitions`: follower -> leader (greater leader epoch),
     leader -> follower (greater leader epoch), leader -> leader (greater leader epoch), and either

@@ -1,19 +1,19 @@
 """The replicas on this broker: what they become when the cluster changes, and how they are written.
 
-A partition record arrives in an image from the controller and decides alone: a replica leads when the
-record names this broker and its leader epoch is new, follows when it names another, and is deleted
-when its topic is. Records with an older leader epoch change nothing.
+A partition record arrives in an image from the controller and decides alone: a replica leads when
+the record names this broker and its leader epoch is new, follows when it names another, and is
+deleted when its topic is. Records with an older leader epoch change nothing.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from typing import TYPE_CHECKING
 
 from replog.core.replica.leader import LeaderSettings, LeaderState
 from replog.log.disk import DiskError
-from replog.log.errors import OffsetsNotContiguous
-from replog.log.results import AppendResult, Truncation
+from replog.log.errors import LogCorrupt, OffsetsNotContiguous
+from replog.log.results import AppendResult
 from replog.model.cluster import BrokerRecord, Endpoint
 from replog.model.errors import ErrorCode, Refused
 from replog.model.ids import GROUP_OFFSETS_TOPIC, NO_LEADER, ZERO_TOPIC_ID, TopicPartition
@@ -49,7 +49,7 @@ class Partitions:
     def get(self, tp: TopicPartition) -> Partition | None:
         return self._partitions.get(tp)
 
-    def all(self) -> Iterable[Partition]:
+    def all(self) -> Collection[Partition]:
         return self._partitions.values()
 
     def find(self, tp: TopicPartition) -> Partition | ErrorCode:
@@ -233,7 +233,7 @@ class Partitions:
             node.waits.committed(partition)
         return result
 
-    def copy(self, partition: Partition, records: memoryview) -> bool:
+    def copy(self, partition: Partition, records: memoryview | bytes) -> bool:
         """Append what a leader sent; False when it can't be taken as it is."""
         try:
             result = partition.log.append_as_follower(records)
@@ -254,7 +254,7 @@ class Partitions:
     def append(
         self, partition: Partition, batch: bytearray, on_done: AppendDone, timeout_ms: int
     ) -> None:
-        """Append a batch of our own with acks=all; `on_done(error, base offset)` runs now or later."""
+        """Append a batch of ours with acks=all; `on_done(error, base offset)` runs now or later."""
         node = self._node
         leader = partition.leader
         if leader is None:
@@ -297,20 +297,23 @@ class Partitions:
 
     def truncate(self, partition: Partition, offset: int) -> None:
         """Cut the log so that it ends at `offset`."""
-        self._cut(partition, lambda: partition.log.truncate_to(offset))
+        node = self._node
+        try:
+            cut = partition.log.truncate_to(offset)
+            if cut is not None:
+                node.outputs.append(RangeInvalidated(cut.file, cut.position))
+                if cut.recovery_point_lowered:
+                    self.logs.write_recovery_points()
+        except (DiskError, LogCorrupt) as error:
+            self.disk_failed(partition, error)
+            return
+        partition.after_truncation()
 
     def begin_anew(self, partition: Partition, offset: int) -> None:
         """Throw the log away and begin at `offset`."""
-        self._cut(partition, lambda: partition.log.reset_to(offset))
-
-    def _cut(self, partition: Partition, cut: Callable[[], Sequence[Truncation]]) -> None:
-        node = self._node
         try:
-            truncations = cut()
-            for truncation in truncations:
-                node.outputs.append(RangeInvalidated(truncation.file, truncation.position))
-            if any(truncation.recovery_point_lowered for truncation in truncations):
-                self.logs.truncated(partition)
+            partition.log.reset_to(offset)
+            self.logs.write_recovery_points()
         except DiskError as error:
             self.disk_failed(partition, error)
             return
@@ -318,7 +321,7 @@ class Partitions:
 
     # ---- trouble and the end ----------------------------------------------------------------
 
-    def disk_failed(self, partition: Partition, error: DiskError) -> None:
+    def disk_failed(self, partition: Partition, error: DiskError | LogCorrupt) -> None:
         """The only log folder failed: this broker can keep no promise any more and stops, so that
         the controller moves what it led."""
         partition.offline_reason = str(error)

@@ -1,20 +1,21 @@
 """Folders of the replicas on this broker: opened, checkpointed, deleted, closed.
 
-Logs are opened (and recovered) before the broker registers; a partition claims its log when the first
-image names it. A folder that no image names is left alone: it may belong to a topic that the
+Logs are opened (and recovered) before the broker registers; a partition claims its log when the
+first image names it. A folder that no image names is left alone: it may belong to a topic that the
 controller could not read just now.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection
 from typing import TYPE_CHECKING
 
 from replog.core.producer.state import ProducerTable
 from replog.log import checkpoints
 from replog.log.config import LogConfig
 from replog.log.disk import DiskError
-from replog.log.errors import LogCorrupt, TopicIdMismatch
+from replog.log.errors import LogCorrupt
+from replog.log.files import DELETED_FOLDER_SUFFIX
 from replog.log.partition_log import PartitionLog
 from replog.model.cluster import TopicRecord
 from replog.model.config import TopicConfig, topic_config
@@ -27,7 +28,8 @@ from replog.node.partition import Partition, replay_producers
 if TYPE_CHECKING:
     from replog.node.node import Node
 
-DELETED_SUFFIX = "-delete"
+# For folders whose topic, and with it `file.delete.delay.ms`, is not known any more.
+FILE_DELETE_DELAY_MS = 60_000
 
 
 class ReplicaLogs:
@@ -47,11 +49,11 @@ class ReplicaLogs:
         """Open and recover every log in the folder. Called once, before anything is served."""
         node = self._node
         disk = node.disk
-        clean = checkpoints.take_clean_shutdown(disk)
+        clean = checkpoints.take_clean_shutdown(disk) is not None
         self._recovery_points = self._read(checkpoints.RECOVERY_POINTS)
         self._high_watermarks = self._read(checkpoints.HIGH_WATERMARKS)
         for name in disk.list(""):
-            if name.endswith(DELETED_SUFFIX):
+            if name.endswith(DELETED_FOLDER_SUFFIX):
                 self._remove_later(name, delay_ms=0)
                 continue
             tp = checkpoints.partition_of_directory(name)
@@ -96,9 +98,7 @@ class ReplicaLogs:
         config = topic_config(node.config, topic.configs)
         found = self._unclaimed.pop(tp, None)
         if found is not None and found[0].topic_id != topic.topic_id:
-            found[0].close()
-            self._set_aside(str(tp))
-            self._recovery_points.pop(tp, None)
+            self._set_aside(found[0])
             self._high_watermarks.pop(tp, None)
             found = None
         try:
@@ -155,20 +155,21 @@ class ReplicaLogs:
 
     def segment_rolled(self, partition: Partition) -> None:
         """A segment is full: flush it outside the step, so that a restart need not scan it."""
-        log, tp = partition.log, partition.tp
-        flush = log.flush_rolled()
+        log = partition.log
+        flush = log.flush_sealed()
+        reached: list[int] = []
 
         def done(ended: JobDone) -> None:
             if ended.error is not None:
                 self._node.partitions.disk_failed(partition, DiskError(ended.error))
-            elif partition.log is log:
-                self._recovery_points[tp] = log.flushed()
-                self._write_recovery_points()
+            elif self._node.partitions.get(partition.tp) is partition:
+                log.flushed(reached[0])
+                self._recovery_points_changed()
 
-        self._node.run_job(flush, done)
+        self._node.run_job(lambda: reached.append(flush()), done)
 
-    def _write_recovery_points(self) -> None:
-        disk, points = self._node.disk, dict(self._recovery_points)
+    def _recovery_points_changed(self) -> None:
+        disk, points = self._node.disk, self._current_recovery_points()
 
         def done(ended: JobDone) -> None:
             if ended.error is not None:
@@ -178,38 +179,36 @@ class ReplicaLogs:
             lambda: checkpoints.write(disk, checkpoints.RECOVERY_POINTS, points), done
         )
 
-    def truncated(self, partition: Partition) -> None:
-        """The log was cut below its recovery point: what is written there next is not flushed."""
-        self._recovery_points[partition.tp] = min(
-            self._recovery_points.get(partition.tp, 0), partition.log_end_offset
+    def _current_recovery_points(self) -> dict[TopicPartition, int]:
+        points = {tp: log.recovery_point for tp, (log, _) in self._unclaimed.items()}
+        points |= {p.tp: p.log.recovery_point for p in self._node.partitions.all()}
+        return points
+
+    def write_recovery_points(self) -> None:
+        """Now, in the step: a log was cut below what the file vouches for. Raises DiskError."""
+        checkpoints.write(
+            self._node.disk, checkpoints.RECOVERY_POINTS, self._current_recovery_points()
         )
-        checkpoints.write(self._node.disk, checkpoints.RECOVERY_POINTS, self._recovery_points)
 
     # ---- the end of a log --------------------------------------------------------------------
 
     def delete(self, partition: Partition) -> None:
         """The replica is no longer wanted here: its folder gets another name now and goes later,
         so that a reply that is under way can end."""
-        partition.log.close()
-        self._recovery_points.pop(partition.tp, None)
-        self._set_aside(str(partition.tp), partition.topic.file_delete_delay_ms)
+        self._set_aside(partition.log, partition.topic.file_delete_delay_ms)
 
     def delete_unclaimed(self, name: str, topic_id: bytes) -> None:
         """A topic is deleted of which logs are here that no image has named."""
         for tp, (log, _) in list(self._unclaimed.items()):
             if tp.topic == name and log.topic_id == topic_id:
                 del self._unclaimed[tp]
-                log.close()
-                self._set_aside(str(tp))
+                self._set_aside(log)
 
-    def _set_aside(self, directory: str, delay_ms: int = 60_000) -> None:
-        disk = self._node.disk
-        mark = f"{self._node.rng.getrandbits(128):032x}"
-        aside = f"{directory}.{mark}{DELETED_SUFFIX}"
+    def _set_aside(self, log: PartitionLog, delay_ms: int = FILE_DELETE_DELAY_MS) -> None:
         try:
-            disk.rename(directory, aside)
+            aside = log.rename_for_deletion(self._node.rng.randbytes(16))
         except DiskError as error:
-            self._node.report(Level.ERROR, f"{directory} can't be deleted: {error}")
+            self._node.report(Level.ERROR, f"{log.directory} can't be deleted: {error}")
             return
         self._remove_later(aside, delay_ms)
 
@@ -225,21 +224,18 @@ class ReplicaLogs:
             lambda: node.run_job(lambda: node.disk.remove_tree(directory), done),
         )
 
-    def close(self, partitions: Iterable[Partition]) -> None:
+    def close(self, partitions: Collection[Partition]) -> None:
         """Flush and close all logs, write the checkpoints, and last the marker that says so."""
         node = self._node
         try:
-            marks: dict[TopicPartition, int] = {}
-            for partition in partitions:
-                partition.log.flush()
-                marks[partition.tp] = partition.high_watermark
-                self._recovery_points[partition.tp] = partition.log_end_offset
-                partition.log.close()
-            for log, _ in self._unclaimed.values():
+            logs = [log for log, _ in self._unclaimed.values()]
+            logs += [partition.log for partition in partitions]
+            marks = self._high_watermarks | {p.tp: p.high_watermark for p in partitions}
+            for log in logs:
                 log.close()
-            checkpoints.write(node.disk, checkpoints.HIGH_WATERMARKS, self._high_watermarks | marks)
-            checkpoints.write(node.disk, checkpoints.RECOVERY_POINTS, self._recovery_points)
-            checkpoints.mark_clean_shutdown(node.disk)
+            self.write_recovery_points()
+            checkpoints.write(node.disk, checkpoints.HIGH_WATERMARKS, marks)
+            checkpoints.mark_clean_shutdown(node.disk, node.broker_epoch)
         except DiskError as error:
             node.report(Level.ERROR, f"not stopped cleanly, the next start recovers: {error}")
 

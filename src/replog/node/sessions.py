@@ -1,4 +1,4 @@
-"""Fetch sessions (KIP-227): the node remembers what a fetcher wants, so that it need not repeat it."""
+"""Fetch sessions (KIP-227): what a fetcher wants is remembered, so that it need not repeat it."""
 
 from __future__ import annotations
 

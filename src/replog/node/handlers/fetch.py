@@ -1,15 +1,17 @@
 """Fetch, API key 1, versions 4-18: consumers read, and followers copy.
 
 Versions: 7 fetch sessions (KIP-227), 9 fencing by leader epoch (KIP-320), 11 rack and fetching from
-followers (KIP-392), 12 diverging epochs (KIP-595), 13 topic ids (KIP-516), 15 replica state with the
-broker epoch (KIP-903), 16 the current leader in refusals (KIP-951), 18 the follower's high watermark.
+followers (KIP-392), 12 diverging epochs (KIP-595), 13 topic ids (KIP-516), 15 replica state with
+the broker epoch (KIP-903), 16 the current leader in refusals (KIP-951), 18 the follower's high
+watermark.
 
 A fetch with a replica id is a follower's acknowledgement only when it comes over a connection that
 proved to be that broker, at its registered broker epoch (`Received.peer`). From anyone else it is
 answered all the same, as Kafka without an authorizer does, and counts for nothing.
 
-A follower's next fetch is looked at before it is answered: it moves the high watermark, and the answer
-carries the new one. Not done yet: choosing a preferred replica by rack; aborted transactions.
+A follower's next fetch is looked at before it is answered: it moves the high watermark, and the
+answer carries the new one. Not done yet: choosing a preferred replica by rack; aborted
+transactions.
 """
 
 from __future__ import annotations
@@ -86,7 +88,16 @@ def _authenticated(
 class _Fetch(ParkedFetch):
     """One request on its way: read, perhaps parked and read again, answered once."""
 
-    __slots__ = ("_timer", "context", "enough", "incremental", "message", "node", "request")
+    __slots__ = (
+        "_timer",
+        "context",
+        "enough",
+        "incremental",
+        "message",
+        "node",
+        "replica",
+        "request",
+    )
 
     def __init__(
         self,
@@ -102,6 +113,7 @@ class _Fetch(ParkedFetch):
         self.message = message
         self.context = context
         self.incremental = incremental
+        self.replica = replica_id(message)
         self.enough = False  # set by `read`: the answer need not wait
         self.overtaken = False
         self._timer: Timer | None = None
@@ -160,17 +172,9 @@ class _Fetch(ParkedFetch):
         partition = node.partitions.resolve_item(item)
         if isinstance(partition, ErrorCode):
             return self._refusal(item, partition)
-        error = partition.fence(item.current_leader_epoch)
+        error = self._fence(partition, item)
         if error:
             return self._refusal(item, error, partition)
-        follower = self.context.follower
-        replica = replica_id(self.message)
-        if partition.leader is None and (
-            replica != CONSUMER or self.request.version < FIRST_VERSION_FROM_FOLLOWERS
-        ):
-            return self._refusal(item, ErrorCode.NOT_LEADER_OR_FOLLOWER, partition)
-        if replica >= 0 and replica not in partition.record.replicas:
-            return self._refusal(item, ErrorCode.UNKNOWN_LEADER_EPOCH, partition)
         diverging = _divergence(partition, item)
         if isinstance(diverging, ErrorCode):
             return self._refusal(item, diverging, partition)
@@ -178,20 +182,8 @@ class _Fetch(ParkedFetch):
             return self._data(item, partition, diverging=diverging)
         if not partition.log_start_offset <= item.fetch_offset <= partition.log_end_offset:
             return self._refusal(item, ErrorCode.OFFSET_OUT_OF_RANGE, partition)
-        if (
-            item.fresh
-            and follower is not None
-            and partition.leader is not None
-            and item.current_leader_epoch == partition.leader_epoch
-        ):
-            node.partitions.follower_fetched(partition, follower, item.fetch_offset)
-        item.fresh = False
-        if replica == CONSUMER:
-            upto = partition.high_watermark
-            if self.message.isolation_level == READ_COMMITTED:
-                upto = partition.last_stable_offset
-        else:
-            upto = partition.log_end_offset
+        self._note_progress(partition, item)
+        upto = self._readable_end(partition)
         data = self._data(item, partition)
         if item.fetch_offset < upto and (budget > 0 or first):
             limit = min(item.max_bytes, budget)
@@ -199,6 +191,38 @@ class _Fetch(ParkedFetch):
             if isinstance(read, LogRead) and read.range is not None:
                 data.records = read.range
         return data
+
+    def _fence(self, partition: Partition, item: FetchItem) -> ErrorCode:
+        """Whether this replica may answer this fetcher at all."""
+        error = partition.fence(item.current_leader_epoch)
+        if error:
+            return error
+        if partition.leader is None and (
+            self.replica != CONSUMER or self.request.version < FIRST_VERSION_FROM_FOLLOWERS
+        ):
+            return ErrorCode.NOT_LEADER_OR_FOLLOWER
+        if self.replica >= 0 and self.replica not in partition.record.replicas:
+            return ErrorCode.UNKNOWN_LEADER_EPOCH
+        return ErrorCode.NONE
+
+    def _note_progress(self, partition: Partition, item: FetchItem) -> None:
+        """The first look at what a follower asks for: it holds everything below."""
+        follower = self.context.follower
+        if (
+            item.fresh
+            and follower is not None
+            and partition.leader is not None
+            and item.current_leader_epoch == partition.leader_epoch
+        ):
+            self.node.partitions.follower_fetched(partition, follower, item.fetch_offset)
+        item.fresh = False
+
+    def _readable_end(self, partition: Partition) -> int:
+        if self.replica != CONSUMER:
+            return partition.log_end_offset
+        if self.message.isolation_level == READ_COMMITTED:
+            return partition.last_stable_offset
+        return partition.high_watermark
 
     def _data(
         self, item: FetchItem, partition: Partition, *, diverging: EpochEndOffset | None = None

@@ -1,12 +1,13 @@
 """Produce, API key 0, versions 3-13 (0-2 are advertised and refused, see `wire.versions`).
 
-Versions: 5 log start offset, 8 record errors (KIP-467), 9 flexible, 10 the current leader in refusals
-(KIP-951), 13 topic ids (KIP-516).
+Versions: 5 log start offset, 8 record errors (KIP-467), 9 flexible, 10 the current leader in
+refusals (KIP-951), 13 topic ids (KIP-516).
 
-One batch a partition is checked by its header and CRC, stamped where it lies in the receive buffer and
-written from there. acks=1 is answered at once, acks=all when the high watermark has passed, acks=0 never;
-an error with acks=0 closes the connection, as there is no other way to tell. A timeout or a lost
-leadership after the append leaves the outcome open: the record may still be committed.
+One batch a partition is checked by its header and CRC, stamped where it lies in the receive buffer
+and written from there. acks=1 is answered at once, acks=all when the high watermark has passed,
+acks=0 never; an error with acks=0 closes the connection, as there is no other way to tell. A
+timeout or a lost leadership after the append leaves the outcome open: the record may still be
+committed.
 
 Not done yet: transactions (a transactional batch is refused), recompression to `compression.type`.
 """
