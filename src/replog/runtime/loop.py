@@ -32,12 +32,14 @@ from replog.model.outputs import (
     ReadCoordinator,
     Reply,
     Report,
+    RunJob,
     Send,
     Stopped,
 )
 from replog.runtime.connection import Connection, Flushable, printable
 from replog.runtime.coordination.port import Coordination
 from replog.runtime.handshake import Self
+from replog.runtime.jobs import Jobs
 from replog.runtime.limits import Limits
 from replog.runtime.listener import Places
 from replog.runtime.peers import Peers
@@ -45,6 +47,7 @@ from replog.runtime.peers import Peers
 _log = logging.getLogger("replog.node")
 
 HEARTBEAT_S: Final = 0.2  # the coordinator hears that the loop turns
+JOB_PATIENCE_S: Final = 5.0  # for jobs that run when the broker ends
 EXIT_BROKEN: Final = 70  # of a process whose state can no longer be trusted
 
 _LEVELS: Final = {
@@ -96,6 +99,7 @@ class NodeLoop:
         self._connections: dict[int, Connection] = {}
         self._connection_count = 0
         self._peers = Peers(self)
+        self._jobs = Jobs(self.post_threadsafe)
         self._events: deque[Input] = deque()
         self._dirty: list[Flushable] = []
         self._now_ms = time.monotonic() * 1000
@@ -109,6 +113,7 @@ class NodeLoop:
             CloseConnection: self._close_connection,
             CoordinatorWrite: self._write_coordinator,
             ReadCoordinator: self._read_coordinator,
+            RunJob: self._jobs.run,
             RangeInvalidated: self._invalidate,
             Report: self._report,
             Stopped: self._stopped,
@@ -153,6 +158,7 @@ class NodeLoop:
             connection.close()
         self._peers.close()
         self._events.clear()
+        self._jobs.close(JOB_PATIENCE_S)
 
     # ---- turns ------------------------------------------------------------------------------
 

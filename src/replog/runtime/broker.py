@@ -1,0 +1,302 @@
+"""One broker as a process: from its configuration to its exit code.
+
+Order of a start, so that a mistake leaves nothing half made: configuration, ports, log folder and
+its lock, coordinator, the folder's identity, and only then the node, its session, and clients.
+"""
+
+import fcntl
+import gc
+import logging
+import os
+import random
+import secrets
+import signal
+import socket
+import sys
+import time
+from asyncio import AbstractEventLoop, new_event_loop
+from pathlib import Path
+from typing import Final
+
+from replog.log.disk import DiskError
+from replog.model.cluster import Endpoint
+from replog.model.config import BrokerConfig, ConfigError, parse_properties
+from replog.model.coordination import CLUSTER_ID, SECRET, Create
+from replog.model.ids import topic_id_text
+from replog.model.inputs import StopRequested
+from replog.node.node import Node, NodeSetup
+from replog.runtime.coordination.port import CoordinationError, SessionSettings
+from replog.runtime.coordination.sqlite import SqliteCoordination
+from replog.runtime.limits import Limits
+from replog.runtime.listener import Listener, ListenError, listen
+from replog.runtime.loop import Cluster, NodeLoop
+from replog.runtime.os_disk import OsDisk
+from replog.wire import api_ranges
+
+_log = logging.getLogger("replog.broker")
+
+EXIT_OK: Final = 0
+EXIT_FAILED: Final = 1
+
+LOCK_FILE: Final = ".lock"
+OWN_COORDINATOR: Final = ".coordinator/replog.db"  # of a broker that is a cluster of its own
+DESCRIPTORS_KEPT: Final = 1_000  # for log files: so many fewer connections
+
+# Most of what a broker makes dies young and has no cycles. A full collection walks everything that
+# was made since the start, so it is made rare; the youngest generation alone costs microseconds.
+_GC_THRESHOLDS: Final = (20_000, 20, 100)
+
+
+class StartError(Exception):
+    """The broker can't start; the text is one line that says why."""
+
+
+class _Line(logging.Formatter):
+    """One line: time, level, broker, text."""
+
+    def __init__(self, broker_id: int) -> None:
+        layout = f"%(asctime)s.%(msecs)03d %(levelname)s broker {broker_id}: %(message)s"
+        super().__init__(layout, "%Y-%m-%d %H:%M:%S")
+
+
+def set_up_logging(broker_id: int) -> None:
+    """Everything goes to stderr, one line each; exceptions are the only ones with more."""
+    handler = logging.StreamHandler(sys.stderr)
+    handler.setFormatter(_Line(broker_id))
+    root = logging.getLogger("replog")
+    root.handlers[:] = [handler]
+    root.setLevel(logging.INFO)
+    root.propagate = False
+
+
+class BrokerProcess:
+    """The process around one node."""
+
+    def __init__(self, config: BrokerConfig) -> None:
+        self._config = config
+        self._log_dir = Path(config.log_dirs[0]).absolute()
+        self._sockets: list[socket.socket] = []
+        self._lock: int | None = None
+        self._coordination: SqliteCoordination | None = None
+        self._stop_signals = 0
+
+    def run(self) -> int:
+        """Serve until told to stop; returns the exit code. Raises StartError."""
+        started = time.monotonic()
+        try:
+            self._take_places()
+            coordination = self._coordination = self._open_coordination()
+            cluster = join_cluster(coordination)
+            disk = OsDisk(str(self._log_dir))
+            node = self._make_node(cluster, disk)
+            loop = _new_loop()
+            host = NodeLoop(loop, node, coordination, cluster, self._limits())
+            return self._serve(host, node, started)
+        except (ListenError, CoordinationError, DiskError) as error:
+            raise StartError(str(error)) from error
+        except OSError as error:
+            where = f"{error.filename}: " if error.filename else ""
+            raise StartError(f"{where}{error.strerror or error}") from error
+        finally:
+            self._give_back()
+
+    # ---- before there is a node -------------------------------------------------------------
+
+    def _take_places(self) -> None:
+        """The folder of a broker that runs already is noticed before its port is."""
+        if self._log_dir.exists():
+            self._lock = lock_folder(self._log_dir)
+        for address in self._config.listeners:
+            self._sockets.append(listen(address, self._config.socket_listen_backlog_size))
+        if self._lock is None:
+            self._log_dir.mkdir(parents=True, exist_ok=True)
+            self._lock = lock_folder(self._log_dir)
+
+    def _open_coordination(self) -> SqliteCoordination:
+        address = self._config.coordinator
+        path = self._log_dir / OWN_COORDINATOR if address is None else Path(address.path)
+        return SqliteCoordination(path.absolute())
+
+    def _make_node(self, cluster: Cluster, disk: OsDisk) -> Node:
+        setup = NodeSetup(
+            config=self._config,
+            cluster_id=cluster.cluster_id,
+            endpoints=self._endpoints(),
+            api_ranges=api_ranges(),
+            boot_id=boot_id(),
+        )
+        return Node(
+            setup,
+            disk,
+            random.Random(secrets.randbits(64)),
+            now_ms=time.monotonic() * 1000,
+            wall_ms=int(time.time() * 1000),
+        )
+
+    def _endpoints(self) -> tuple[Endpoint, ...]:
+        """As others reach this broker, with ports that the system chose filled in."""
+        ports = {
+            listener.name: sock.getsockname()[1]
+            for listener, sock in zip(self._config.listeners, self._sockets, strict=True)
+        }
+        endpoints = [
+            Endpoint(
+                listener.name,
+                listener.host or socket.gethostname(),
+                listener.port or ports[listener.name],
+                listener.security_protocol,
+            )
+            for listener in self._config.advertised_listeners
+        ]
+        between_brokers = self._config.inter_broker_listener_name
+        return tuple(sorted(endpoints, key=lambda e: e.name != between_brokers))
+
+    def _limits(self) -> Limits:
+        usual = Limits()
+        config = self._config
+        places = max(64, raise_descriptor_limit() - DESCRIPTORS_KEPT)
+        queued = config.queued_max_request_bytes
+        return Limits(
+            connections=min(config.max_connections, usual.connections, places),
+            connections_per_ip=min(config.max_connections_per_ip, usual.connections_per_ip),
+            request_bytes=queued if queued > 0 else usual.request_bytes,
+            idle_ms=config.connections_max_idle_ms,
+            frame_bytes=config.socket_request_max_bytes,
+        )
+
+    # ---- serving ----------------------------------------------------------------------------
+
+    def _serve(self, host: NodeLoop, node: Node, started: float) -> int:
+        listeners = [
+            Listener(host, sock, address.name, host.places)
+            for address, sock in zip(self._config.listeners, self._sockets, strict=True)
+        ]
+        for number in (signal.SIGTERM, signal.SIGINT):
+            host.loop.add_signal_handler(number, self._on_stop_signal, host)
+        host.start(node.start())
+        if self._coordination is not None:
+            silence = self._config.replog_session_silence_ms
+            settings = SessionSettings(node.broker_id, silence_ms=silence)
+            self._coordination.start(settings, host.post_threadsafe)
+        for listener in listeners:
+            listener.start()
+        where = ", ".join(f"{e.name}://{e.host}:{e.port}" for e in node.setup.endpoints)
+        took_ms = (time.monotonic() - started) * 1000
+        _log.info("serving %s from %s (started in %.0f ms)", where, self._log_dir, took_ms)
+        gc.collect()
+        gc.freeze()
+        gc.set_threshold(*_GC_THRESHOLDS)
+        if host.exit_code is None:
+            host.loop.run_forever()
+        for listener in listeners:
+            listener.close()
+        host.close()
+        return host.exit_code if host.exit_code is not None else EXIT_FAILED
+
+    def _on_stop_signal(self, host: NodeLoop) -> None:
+        self._stop_signals += 1
+        if self._stop_signals == 1:
+            _log.info("asked to stop")
+            host.deliver(StopRequested())
+        else:
+            _log.warning("asked to stop again: ending at once")
+            host.stop(EXIT_FAILED)
+
+    def _give_back(self) -> None:
+        if self._coordination is not None:
+            self._coordination.close()
+        for sock in self._sockets:
+            sock.close()
+        if self._lock is not None:
+            os.close(self._lock)
+
+
+def lock_folder(folder: Path) -> int:
+    """Take the lock of a log folder. Raises StartError when another process has it."""
+    path = folder / LOCK_FILE
+    try:
+        descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+    except OSError as error:
+        raise StartError(f"log folder {folder} can't be used: {error.strerror}") from error
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError as error:
+        os.close(descriptor)
+        raise StartError(f"log folder {folder} is in use by another broker") from error
+    return descriptor
+
+
+def join_cluster(coordination: SqliteCoordination) -> Cluster:
+    """The cluster's id and secret; whoever comes first makes them up."""
+    coordination.write_now([Create(CLUSTER_ID, topic_id_text(secrets.token_bytes(16)).encode())])
+    coordination.write_now([Create(SECRET, secrets.token_bytes(32))])
+    nodes = coordination.read_now([CLUSTER_ID, SECRET])
+    if CLUSTER_ID not in nodes or SECRET not in nodes:
+        raise StartError("the coordinator has no cluster id: it can't be written")
+    return Cluster(nodes[CLUSTER_ID].data.decode(), nodes[SECRET].data)
+
+
+def boot_id() -> str:
+    """Names this run of the host: it changes when the machine restarts, and with nothing else."""
+    try:
+        return Path("/proc/sys/kernel/random/boot_id").read_text().strip()
+    except OSError:
+        import subprocess
+
+        command = ["sysctl", "-n", "kern.bootsessionuuid"]
+        return subprocess.run(command, capture_output=True, text=True, check=False).stdout.strip()
+
+
+def raise_descriptor_limit() -> int:
+    """Allow as many open files as the system lets us; returns how many."""
+    import resource
+
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    wanted = min(hard, 1_048_576) if hard != resource.RLIM_INFINITY else 65_536
+    if soft < wanted:
+        try:
+            resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
+            soft = wanted
+        except (OSError, ValueError):
+            pass  # some systems refuse what they call the limit
+    return soft
+
+
+def _new_loop() -> AbstractEventLoop:
+    try:
+        import uvloop
+    except ImportError:
+        return new_event_loop()
+    return uvloop.new_event_loop()
+
+
+def run_broker(given: dict[str, str]) -> int:
+    """Run a broker with these settings; returns the exit code. Mistakes are said in one line."""
+    try:
+        config = BrokerConfig(given)
+    except ConfigError as error:
+        print(f"replog: {error}", file=sys.stderr, flush=True)
+        return EXIT_FAILED
+    set_up_logging(config.node_id)
+    try:
+        import setproctitle
+
+        setproctitle.setproctitle(f"replog broker {config.node_id}")
+    except ImportError:
+        pass  # only for the eyes of who runs `ps`
+    try:
+        return BrokerProcess(config).run()
+    except StartError as error:
+        print(f"replog: broker {config.node_id}: {error}", file=sys.stderr, flush=True)
+        return EXIT_FAILED
+
+
+def run_broker_file(path: Path) -> int:
+    """As `run_broker`, with the settings of a properties file."""
+    try:
+        given = parse_properties(path.read_text())
+    except (OSError, ValueError) as error:
+        reason = error.strerror if isinstance(error, OSError) else error
+        print(f"replog: {path} can't be read: {reason}", file=sys.stderr, flush=True)
+        return EXIT_FAILED
+    return run_broker(given)

@@ -1,0 +1,456 @@
+"""A cluster on one machine: each broker a process of its own, everything about it in one folder.
+
+    DATA/cluster.json                 who belongs to it: the truth for every later start
+    DATA/coordinator/replog.db        where the brokers meet
+    DATA/broker-N/server.properties   written anew at each start, from cluster.json
+    DATA/broker-N/broker.log          what the broker says
+    DATA/broker-N/broker.pid          process id and start time
+    DATA/broker-N/data/               its log folder
+
+`up` imports once and forks, which starts fast and shares memory; `start` makes a process that needs
+no parent. Both run the same code with the same file, and nobody dies with who started them.
+"""
+
+import gc
+import json
+import os
+import signal
+import sys
+import threading
+import time
+from collections.abc import Iterable, Mapping
+from dataclasses import asdict, dataclass, field
+from io import FileIO
+from pathlib import Path
+from typing import Final
+
+from replog.model.config import BrokerConfig, ConfigError
+from replog.runtime.client import AdminClient, ClientError
+from replog.runtime.ports import PortError, check_ports, free_ports
+from replog.runtime.processes import (
+    ProcessRef,
+    ProcessState,
+    read_pid_file,
+    reap,
+    reference,
+    write_pid_file,
+)
+from replog.version import __version__
+
+HOST: Final = "127.0.0.1"
+PORT_MAX: Final = 65_535
+STOP_TIMEOUT_S: Final = 30.0
+_READY_POLL_S: Final = 0.01
+
+
+class ClusterError(Exception):
+    """What was asked for can't be done; the text is one line for the user."""
+
+
+@dataclass(frozen=True, slots=True)
+class Member:
+    """One broker of the cluster."""
+
+    broker_id: int
+    port: int
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """What a cluster is: the content of cluster.json."""
+
+    members: tuple[Member, ...]
+    settings: dict[str, str] = field(default_factory=dict)  # Kafka names, for every broker
+    version: str = __version__
+
+    @property
+    def bootstrap(self) -> str:
+        """For `--bootstrap-server` and `bootstrap.servers`."""
+        return ",".join(f"{HOST}:{member.port}" for member in self.members)
+
+
+@dataclass(frozen=True, slots=True)
+class BrokerStatus:
+    """One broker as the operating system sees it."""
+
+    broker_id: int
+    port: int
+    pid: int | None  # None when it is dead
+    state: ProcessState
+    log_file: Path
+
+
+class LocalCluster:
+    """The cluster of one data folder, whether it runs or not."""
+
+    def __init__(self, data: Path) -> None:
+        self.data = data.absolute()
+
+    # ---- what there is ----------------------------------------------------------------------
+
+    @property
+    def exists(self) -> bool:
+        """Whether a cluster was made in this folder."""
+        return self._file.is_file()
+
+    def read_plan(self) -> Plan:
+        """The plan of the cluster. Raises ClusterError when there is none that can be read."""
+        try:
+            found = json.loads(self._file.read_text())
+            members = tuple(Member(m["broker_id"], m["port"]) for m in found["members"])
+            return Plan(members, dict(found["settings"]), found["version"])
+        except FileNotFoundError as error:
+            raise ClusterError(f"there is no cluster in {self.data}") from error
+        except OSError as error:
+            raise ClusterError(f"{self._file} can't be read: {error.strerror}") from error
+        except (ValueError, KeyError, TypeError) as error:
+            raise ClusterError(f"{self._file} is damaged: {error!r}") from error
+
+    @property
+    def bootstrap(self) -> str:
+        """Addresses of all brokers."""
+        return self.read_plan().bootstrap
+
+    @property
+    def coordinator(self) -> Path:
+        """The coordinator's database."""
+        return self.data / "coordinator" / "replog.db"
+
+    def log_file(self, broker_id: int) -> Path:
+        """Where the broker writes what it has to say."""
+        return self._folder(broker_id) / "broker.log"
+
+    def log_dir(self, broker_id: int) -> Path:
+        """The broker's log folder, with a folder for each partition."""
+        return self._folder(broker_id) / "data"
+
+    def status(self) -> list[BrokerStatus]:
+        """Each broker, in the order of the plan."""
+        return [self._status(member) for member in self.read_plan().members]
+
+    def running(self) -> list[int]:
+        """Ids of the brokers whose processes are there, paused ones among them."""
+        return [s.broker_id for s in self.status() if s.state is not ProcessState.DEAD]
+
+    # ---- making and starting ----------------------------------------------------------------
+
+    def plan(
+        self,
+        *,
+        brokers: int = 3,
+        first_id: int = 0,
+        port: int = 9092,
+        settings: Mapping[str, str] | None = None,
+    ) -> Plan:
+        """A plan that can work, or ClusterError. Nothing is made.
+
+        `port` is the first of consecutive ones; 0 picks free ports.
+        """
+        if brokers < 1:
+            raise ClusterError("a cluster has at least one broker")
+        last = port + brokers - 1
+        if port and not 1 <= port <= last <= PORT_MAX:
+            raise ClusterError(f"ports {port} to {last} are not all between 1 and {PORT_MAX}")
+        ports = list(range(port, port + brokers)) if port else free_ports(HOST, brokers)
+        members = tuple(Member(first_id + n, p) for n, p in enumerate(ports))
+        plan = Plan(members, dict(settings or {}))
+        self._check(plan)
+        return plan
+
+    def up(self, plan: Plan | None = None, *, fork: bool | None = None) -> Plan:
+        """Start all brokers of a new cluster (`plan`) or of the one that is here; returns its plan.
+
+        All ports are checked before anything is made. `fork` None: fork unless this process has
+        threads, which a fork would break.
+        """
+        plan = self._plan_to_start(plan)
+        self._check_ports(plan.members)
+        try:
+            self.data.mkdir(parents=True, exist_ok=True)
+            _write_json(self._file, asdict(plan))
+            for member in plan.members:
+                self._prepare(plan, member)
+        except OSError as error:
+            raise ClusterError(
+                f"{error.filename or self.data} can't be written: {error.strerror}"
+            ) from error
+        if fork is None:
+            fork = threading.active_count() == 1
+        if fork:
+            _import_broker()
+        for member in plan.members:
+            pid = self._fork(member) if fork else self._spawn(member)
+            self._remember(member, pid)
+        return plan
+
+    def start(self, broker_id: int) -> None:
+        """Start one broker as a process of its own. Raises ClusterError when it runs already."""
+        plan = self.read_plan()
+        member = self._member(plan, broker_id)
+        if self._status(member).state is not ProcessState.DEAD:
+            raise ClusterError(f"broker {broker_id} is running already")
+        self._check_ports([member])
+        self._prepare(plan, member)
+        self._remember(member, self._spawn(member))
+
+    # ---- ending -----------------------------------------------------------------------------
+
+    def down(self, timeout_s: float = STOP_TIMEOUT_S) -> list[int]:
+        """Stop all brokers: SIGTERM, then SIGKILL to who is late. Returns the ids of the latter."""
+        found = [(m.broker_id, self._process(m.broker_id)) for m in self.read_plan().members]
+        processes = [(broker_id, p) for broker_id, p in found if p is not None]
+        for _, process in processes:
+            process.send(signal.SIGTERM)
+            process.send(signal.SIGCONT)
+        deadline = time.monotonic() + timeout_s
+        late = [
+            (broker_id, process)
+            for broker_id, process in processes
+            if not process.wait_dead(deadline - time.monotonic())
+        ]
+        for _, process in late:
+            process.send(signal.SIGKILL)
+        for _, process in late:
+            process.wait_dead(STOP_TIMEOUT_S)
+        return [broker_id for broker_id, _ in late]
+
+    def stop(self, broker_id: int, timeout_s: float = STOP_TIMEOUT_S) -> bool:
+        """Stop one broker in good order; False when it had to be killed after `timeout_s`."""
+        return self._live(broker_id).terminate(timeout_s)
+
+    def kill(self, broker_id: int) -> None:
+        """SIGKILL; returns when the process is gone."""
+        process = self._live(broker_id)
+        process.send(signal.SIGKILL)
+        process.wait_dead(STOP_TIMEOUT_S)
+
+    def pause(self, broker_id: int) -> None:
+        """SIGSTOP: the broker is there but does nothing."""
+        self._live(broker_id).send(signal.SIGSTOP)
+
+    def resume(self, broker_id: int) -> None:
+        """SIGCONT."""
+        self._live(broker_id).send(signal.SIGCONT)
+
+    # ---- waiting ----------------------------------------------------------------------------
+
+    def wait_ready(self, timeout_s: float = 30.0, brokers: list[int] | None = None) -> None:
+        """Until each of `brokers` (default: all) knows all of them, and a controller.
+
+        Raises ClusterError with what a broker said last when it ends, or when time is up.
+        """
+        plan = self.read_plan()
+        wanted = {m.broker_id: m for m in plan.members if brokers is None or m.broker_id in brokers}
+        deadline = time.monotonic() + timeout_s
+        waiting = list(wanted.values())
+        reason = "nobody answers"
+        while waiting:
+            try:
+                missing = _missing(waiting[0], set(wanted), deadline - time.monotonic())
+            except ClientError as error:
+                missing = str(error)
+            if missing is None:
+                waiting.pop(0)
+                continue
+            reason = f"broker {waiting[0].broker_id}: {missing}"
+            self._raise_if_ended(waiting)
+            if time.monotonic() >= deadline:
+                raise ClusterError(f"not ready within {timeout_s:g} s: {reason}")
+            time.sleep(_READY_POLL_S)
+
+    def _raise_if_ended(self, members: list[Member]) -> None:
+        for member in members:
+            if self._status(member).state is ProcessState.DEAD:
+                last = _last_line(self.log_file(member.broker_id))
+                raise ClusterError(f"broker {member.broker_id} has ended: {last}")
+
+    # ---- inside -----------------------------------------------------------------------------
+
+    @property
+    def _file(self) -> Path:
+        return self.data / "cluster.json"
+
+    def _folder(self, broker_id: int) -> Path:
+        return self.data / f"broker-{broker_id}"
+
+    def _plan_to_start(self, plan: Plan | None) -> Plan:
+        if self.exists:
+            there = self.read_plan()
+            if plan is not None and plan.members != there.members:
+                raise ClusterError(
+                    f"{self.data} holds a cluster of {_describe(there)}, not {_describe(plan)}"
+                )
+            running = self.running()
+            if running:
+                raise ClusterError(f"brokers {', '.join(map(str, running))} are running already")
+            plan = plan or there
+        elif plan is None:
+            raise ClusterError(f"there is no cluster in {self.data}")
+        self._check(plan)
+        return plan
+
+    def _check(self, plan: Plan) -> None:
+        """Settings that a broker would refuse are refused before anything is made."""
+        if "," in str(self.data):
+            raise ClusterError(f"{self.data}: a data folder's name can't have a comma")
+        for member in plan.members:
+            try:
+                BrokerConfig(self._properties(plan, member))
+            except ConfigError as error:
+                raise ClusterError(str(error)) from error
+
+    @staticmethod
+    def _check_ports(members: Iterable[Member]) -> None:
+        try:
+            check_ports(HOST, [member.port for member in members])
+        except PortError as error:
+            raise ClusterError(str(error)) from error
+
+    def _properties(self, plan: Plan, member: Member) -> dict[str, str]:
+        return {
+            **plan.settings,
+            "node.id": str(member.broker_id),
+            "listeners": f"PLAINTEXT://{HOST}:{member.port}",
+            "log.dirs": str(self.log_dir(member.broker_id)),
+            "replog.coordinator": f"sqlite:{self.coordinator}",
+        }
+
+    def _prepare(self, plan: Plan, member: Member) -> None:
+        folder = self._folder(member.broker_id)
+        folder.mkdir(exist_ok=True)
+        lines = [f"{k}={_escape(v)}" for k, v in self._properties(plan, member).items()]
+        (folder / "server.properties").write_text("\n".join(lines) + "\n")
+
+    def _fork(self, member: Member) -> int:
+        sys.stdout.flush()
+        sys.stderr.flush()
+        pid = os.fork()
+        if pid:
+            return pid
+        code = 1
+        try:
+            self._detach(member)
+            from replog.runtime.broker import run_broker
+
+            plan = self.read_plan()
+            code = run_broker(self._properties(plan, member))
+        finally:
+            sys.stderr.flush()
+            os._exit(code)
+
+    def _detach(self, member: Member) -> None:
+        """In the child: a session and files of its own, nothing of the parent's."""
+        import random
+
+        os.setsid()
+        os.closerange(3, 65_536)
+        with self._open_log(member) as log, open(os.devnull, "rb") as nothing:
+            os.dup2(nothing.fileno(), 0)
+            os.dup2(log.fileno(), 1)
+            os.dup2(log.fileno(), 2)
+        sys.stdout = sys.stderr = open(2, "w", buffering=1, closefd=False)  # noqa: SIM115  # for life
+        for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGCHLD):
+            signal.signal(number, signal.SIG_DFL)
+        random.seed()
+
+    def _spawn(self, member: Member) -> int:
+        command = [
+            sys.executable,
+            "-m",
+            "replog.runtime",
+            str(self._folder(member.broker_id) / "server.properties"),
+        ]
+        with self._open_log(member) as log:
+            actions = [
+                (os.POSIX_SPAWN_OPEN, 0, os.devnull, os.O_RDONLY, 0),
+                (os.POSIX_SPAWN_DUP2, log.fileno(), 1),
+                (os.POSIX_SPAWN_DUP2, log.fileno(), 2),
+            ]
+            return os.posix_spawn(
+                sys.executable, command, os.environ, file_actions=actions, setsid=True
+            )
+
+    def _open_log(self, member: Member) -> FileIO:
+        return open(self.log_file(member.broker_id), "ab", buffering=0)
+
+    def _remember(self, member: Member, pid: int) -> None:
+        process = reference(pid)
+        if process is not None:
+            write_pid_file(self._pid_file(member.broker_id), process)
+
+    def _pid_file(self, broker_id: int) -> Path:
+        return self._folder(broker_id) / "broker.pid"
+
+    def _process(self, broker_id: int) -> ProcessRef | None:
+        """The broker's process if it is there."""
+        process = read_pid_file(self._pid_file(broker_id))
+        if process is None:
+            return None
+        reap(process.pid)
+        return None if process.state() is ProcessState.DEAD else process
+
+    def _live(self, broker_id: int) -> ProcessRef:
+        self._member(self.read_plan(), broker_id)
+        process = self._process(broker_id)
+        if process is None:
+            raise ClusterError(f"broker {broker_id} is not running")
+        return process
+
+    def _status(self, member: Member) -> BrokerStatus:
+        process = self._process(member.broker_id)
+        state = ProcessState.DEAD if process is None else process.state()
+        pid = None if process is None else process.pid
+        return BrokerStatus(
+            member.broker_id, member.port, pid, state, self.log_file(member.broker_id)
+        )
+
+    def _member(self, plan: Plan, broker_id: int) -> Member:
+        for member in plan.members:
+            if member.broker_id == broker_id:
+                return member
+        ids = ", ".join(str(m.broker_id) for m in plan.members)
+        raise ClusterError(f"there is no broker {broker_id} in {self.data}: it has {ids}")
+
+
+def _import_broker() -> None:
+    """All that a broker needs, in the parent: no thread, loop, lock, database or generator yet."""
+    import sqlite3  # noqa: F401
+
+    import replog.runtime.broker  # noqa: F401
+
+    gc.collect()
+    gc.freeze()
+
+
+def _missing(member: Member, wanted: set[int], left_s: float) -> str | None:
+    """What broker `member` does not know yet of a cluster that is ready; None when it does."""
+    with AdminClient([(HOST, member.port)], timeout_s=max(0.1, left_s)) as client:
+        answer = client.metadata()
+    absent = wanted - {broker.node_id for broker in answer.brokers}
+    if absent:
+        return f"brokers {', '.join(map(str, sorted(absent)))} are not active yet"
+    return None if answer.controller_id >= 0 else "there is no controller yet"
+
+
+def _last_line(path: Path) -> str:
+    try:
+        lines = path.read_text(errors="replace").strip().splitlines()
+    except OSError:
+        lines = []
+    return lines[-1] if lines else f"{path} says nothing"
+
+
+def _write_json(path: Path, content: object) -> None:
+    draft = path.with_suffix(".tmp")
+    draft.write_text(json.dumps(content, indent=2) + "\n")
+    draft.replace(path)
+
+
+def _escape(value: str) -> str:
+    """A value as a line of a properties file; what begins with a space would lose it."""
+    text = value.replace("\\", "\\\\").replace("\n", "\\n").replace("\r", "\\r")
+    return "\\" + text if text.startswith((" ", "\t", "\f")) else text
+
+
+def _describe(plan: Plan) -> str:
+    return f"brokers {', '.join(f'{m.broker_id} at port {m.port}' for m in plan.members)}"
