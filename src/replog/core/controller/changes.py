@@ -137,6 +137,10 @@ def _refuse_members(
         return Refused(ErrorCode.INVALID_REQUEST, "the leader is in the ISR")
     for member, epoch in proposal.isr:
         broker = brokers.get(member)
+        if broker is not None and epoch > broker.broker_epoch:
+            # The leader knows of a newer registration. To call the member ineligible would be
+            # final, and an earlier copy of this proposal, still on its way, could yet be accepted.
+            return Refused(ErrorCode.NOT_CONTROLLER)
         if broker is None or epoch not in (NO_EPOCH, broker.broker_epoch):
             return Refused(ErrorCode.INELIGIBLE_REPLICA, f"broker {member} is gone or restarted")
         # A leader in controlled shutdown may still let a follower in, so that somebody can take

@@ -28,6 +28,7 @@ class Loaded:
     """An image that is true to the store, and what could not be read."""
 
     image: ControllerImage
+    registered: dict[int, BrokerRecord] = field(default_factory=dict)  # as of the read
     reports: list[str] = field(default_factory=list)
 
 
@@ -83,9 +84,10 @@ def _load_broker_states(loaded: Loaded, nodes: Mapping[str, StoredNode]) -> None
         for broker in (*record.isr, record.leader):
             if broker >= 0:
                 states.setdefault(broker, (NO_EPOCH, BrokerState.ACTIVE))
-    registered, _ = load_registrations(nodes)
+    loaded.registered, unreadable = load_registrations(nodes)
+    loaded.reports += unreadable
     for broker, (epoch, state) in sorted(states.items()):
-        known = registered.get(broker)
+        known = loaded.registered.get(broker)
         endpoints = known.endpoints if known is not None else ()
         rack = known.rack if known is not None else None
         cluster.brokers[broker] = BrokerRecord(broker, epoch, endpoints, rack, state)

@@ -148,8 +148,10 @@ class Draft:
         return Liveness.of(self.brokers)
 
     @property
-    def empty(self) -> bool:
-        return not (self.changed or self.created or self.deleted or self.brokers_changed)
+    def size(self) -> int:
+        """About how many operations the multi will have."""
+        created = sum(len(topic.partitions) + 2 for topic in self.created.values())
+        return len(self.changed) + created + 2 * len(self.deleted)
 
     # ---- writing ------------------------------------------------------------------------
 

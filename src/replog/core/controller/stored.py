@@ -22,6 +22,9 @@ from replog.model.partition import PartitionRecord
 BROKER_STATES = "/replog/broker_states"
 DEFAULT_BROKER_CONFIG = "<default>"
 
+# By their numbers in Kafka's protocol.
+SECURITY_PROTOCOLS = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
+
 
 class BadNode(ValueError):
     """A node can't be understood; the text says what is wrong with it."""
@@ -246,10 +249,10 @@ def _endpoint(text: str, protocols: Mapping[str, object]) -> Endpoint:
     name, separator, address = text.partition("://")
     host, colon, port = address.rpartition(":")
     protocol = protocols.get(name, name)
-    if not (
-        separator and colon and port.isascii() and port.isdigit() and isinstance(protocol, str)
-    ):
+    if not (separator and colon and port.isascii() and port.isdigit() and len(port) <= 5):
         raise BadNode(f"endpoint {text!r} is not NAME://HOST:PORT")
+    if not isinstance(protocol, str) or protocol not in SECURITY_PROTOCOLS:
+        raise BadNode(f"endpoint {text!r} has no known security protocol")
     return Endpoint(name, host.removeprefix("[").removesuffix("]"), int(port), protocol)
 
 

@@ -1,0 +1,102 @@
+"""AlterPartition, API key 56, versions 2-3: a leader proposes an ISR to the controller (KIP-497).
+
+Versions: 2 topic ids, 3 broker epochs of the members (KIP-903).
+
+Taken from brokers only, and never advertised. The proposal is a compare-and-set on leader epoch and
+partition epoch; it is answered when it is durable. A proposer whose registration is not the current
+one is refused as a whole. Not done: leader recovery state (always RECOVERED).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from replog.core.controller.changes import IsrProposal, accept_isr
+from replog.core.controller.state import Draft
+from replog.model.errors import ErrorCode, Refused
+from replog.model.ids import NO_EPOCH, TopicPartition
+from replog.model.inputs import Received
+from replog.model.messages.alter_partition import (
+    AlterPartitionRequest,
+    AlterPartitionRequestPartitionData,
+    AlterPartitionResponse,
+    AlterPartitionResponsePartitionData,
+    AlterPartitionResponseTopicData,
+)
+
+if TYPE_CHECKING:
+    from replog.node.node import Node
+
+
+def handle(
+    node: Node, request: Received, message: AlterPartitionRequest
+) -> AlterPartitionResponse | None:
+    if request.peer is None or request.peer.broker_id != message.broker_id:
+        return AlterPartitionResponse(error_code=ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
+    execute(node, message, lambda response: node.reply(request, response))
+    return None
+
+
+def execute(
+    node: Node,
+    message: AlterPartitionRequest,
+    respond: Callable[[AlterPartitionResponse], None],
+) -> None:
+    """Carry it out on the controller; `respond` runs exactly once."""
+
+    def plan(draft: Draft) -> Callable[[], None]:
+        broker = draft.brokers.get(message.broker_id)
+        if broker is None or broker.broker_epoch != message.broker_epoch:
+            return lambda: failed(ErrorCode.STALE_BROKER_EPOCH)
+        response = AlterPartitionResponse()
+        for topic in message.topics:
+            answer = AlterPartitionResponseTopicData(topic_id=topic.topic_id)
+            answer.partitions = [
+                _judge(draft, message.broker_id, topic.topic_id, partition)
+                for partition in topic.partitions
+            ]
+            response.topics.append(answer)
+        return lambda: respond(response)
+
+    def failed(error: ErrorCode) -> None:
+        respond(AlterPartitionResponse(error_code=error))
+
+    node.controlling.submit(plan, failed)
+
+
+def _judge(
+    draft: Draft,
+    broker_id: int,
+    topic_id: bytes,
+    asked: AlterPartitionRequestPartitionData,
+) -> AlterPartitionResponsePartitionData:
+    """The answer for one partition; what is accepted goes into the draft."""
+    index = asked.partition_index
+    topic = draft.topic_by_id(topic_id)
+    if topic is None:
+        return AlterPartitionResponsePartitionData(
+            partition_index=index, error_code=ErrorCode.UNKNOWN_TOPIC_ID
+        )
+    tp = TopicPartition(topic.name, index)
+    record = draft.partition(tp)
+    if record is None:
+        return AlterPartitionResponsePartitionData(
+            partition_index=index, error_code=ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        )
+    members = [(member.broker_id, member.broker_epoch) for member in asked.new_isr_with_epochs]
+    members += [(member, NO_EPOCH) for member in asked.new_isr]
+    proposal = IsrProposal(broker_id, asked.leader_epoch, asked.partition_epoch, tuple(members))
+    outcome = accept_isr(record, proposal, draft.brokers, controller_epoch=draft.epoch)
+    if isinstance(outcome, Refused):
+        return AlterPartitionResponsePartitionData(partition_index=index, error_code=outcome.error)
+    if outcome is not None:
+        draft.put_partition(tp, outcome)
+        record = outcome
+    return AlterPartitionResponsePartitionData(
+        partition_index=index,
+        leader_id=record.leader,
+        leader_epoch=record.leader_epoch,
+        isr=list(record.isr),
+        partition_epoch=record.partition_epoch,
+    )
