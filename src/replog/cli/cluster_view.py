@@ -26,7 +26,7 @@ from replog.model.messages.metadata import (
     MetadataResponse,
     MetadataResponseTopic,
 )
-from replog.runtime.client import AdminClient, ClientError
+from replog.runtime.client import AdminClient, ClientError, error_name
 
 TOPIC_RESOURCE = 2  # resource type of DescribeConfigs
 
@@ -91,11 +91,7 @@ class TopicView:
 
 def explain(code: int, message: str | None = None) -> str:
     """An error code in words: its name, and what the broker said about it."""
-    try:
-        name = ErrorCode(code).name
-    except ValueError:
-        name = f"error {code}"
-    return f"{message} ({name})" if message else name
+    return f"{message} ({error_name(code)})" if message else error_name(code)
 
 
 def metadata(
@@ -205,7 +201,7 @@ def _details(
         if replica is None:
             details.append(ReplicaView(broker))
         elif replica.error_code:
-            details.append(ReplicaView(broker, role=ErrorCode(replica.error_code).name.lower()))
+            details.append(ReplicaView(broker, role=error_name(replica.error_code).lower()))
         else:
             details.append(
                 ReplicaView(

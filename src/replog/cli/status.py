@@ -13,6 +13,7 @@ from replog.cli.output import columns, print_json
 from replog.cli.target import connect, data_folder, local_cluster
 from replog.cli.topic import summary, topic_table
 from replog.model.messages.metadata import MetadataResponse
+from replog.runtime.processes import ProcessState
 
 CLEAR_SCREEN = "\x1b[H\x1b[2J"
 
@@ -110,7 +111,9 @@ def _brokers(arguments: Arguments, answer: MetadataResponse, *, local: bool) -> 
         registered = broker_id in alive
         state = "alive" if registered else "gone"
         if process is not None:
-            state = process.state if registered or process.state != "running" else "joining"
+            state = process.state.value
+            if process.state is ProcessState.RUNNING and not registered:
+                state = "joining"
         address = alive.get(broker_id) or (f"127.0.0.1:{process.port}" if process else "-")
         views.append(
             BrokerView(

@@ -7,7 +7,8 @@ from pathlib import Path
 from replog.cli.errors import Failure
 from replog.cli.options import Arguments
 from replog.runtime.client import AdminClient, ClientError
-from replog.runtime.local_cluster import ClusterError, LocalCluster, last_up
+from replog.runtime.last_up import last
+from replog.runtime.local_cluster import ClusterError, LocalCluster
 
 CALL_TIMEOUT_S = 15.0
 NO_CLUSTER = (
@@ -23,17 +24,19 @@ def local_cluster(arguments: Arguments) -> LocalCluster:
         raise Failure(
             "which cluster? Name its data folder with --data DIR, or start one with 'replog up'"
         )
+    cluster = LocalCluster(folder)
     try:
-        return LocalCluster.load(folder)
+        cluster.read_plan()
     except ClusterError as error:
         raise Failure(str(error)) from error
+    return cluster
 
 
 def data_folder(arguments: Arguments) -> Path | None:
     """`--data`, else the folder of the last `up`; None when there is neither."""
     if arguments.data:
         return Path(arguments.data)
-    return last_up()
+    return last()
 
 
 def bootstrap_servers(arguments: Arguments) -> str:
@@ -43,7 +46,7 @@ def bootstrap_servers(arguments: Arguments) -> str:
         return str(given)
     if data_folder(arguments) is None:
         raise Failure(NO_CLUSTER)
-    return local_cluster(arguments).bootstrap_servers
+    return local_cluster(arguments).bootstrap
 
 
 @contextmanager

@@ -75,44 +75,42 @@ def up_options(parser: Parser) -> None:
 
 def up(arguments: Arguments) -> int:
     """Start the brokers; without --detach, wait for Ctrl-C and stop them."""
-    from replog.runtime.local_cluster import ClusterError, LocalCluster, default_data_dir
+    from replog.runtime.last_up import default_data, remember
+    from replog.runtime.local_cluster import ClusterError, LocalCluster
 
     if arguments.port + arguments.brokers - 1 > 65535:
         raise UsageError(f"ports {arguments.port} and up do not suffice for {arguments.brokers}")
-    folder = Path(arguments.data) if arguments.data else default_data_dir()
+    folder = Path(arguments.data) if arguments.data else default_data()
     given = local_defaults(arguments.brokers) | settings(arguments.set, "--set")
-    stop = _StopSignals()
+    cluster = LocalCluster(folder)
+    signal.signal(signal.SIGTERM, _interrupt)
     try:
-        cluster = LocalCluster.plan(
-            folder,
+        plan = cluster.plan(
             brokers=arguments.brokers,
             first_id=arguments.first_id,
             port=arguments.port,
             settings=given,
         )
-        cluster.up()
-        cluster.wait_ready(READY_TIMEOUT_S)
+        cluster.up(plan)
     except ClusterError as error:
         raise Failure(str(error)) from error
-    _announce(cluster, arguments)
-    if not arguments.detach:
-        stop.wait()
+    try:
+        cluster.wait_ready(READY_TIMEOUT_S)
+        remember(cluster.data)
+        _announce(cluster, arguments)
+        if not arguments.detach:
+            signal.pause()
+    except ClusterError as error:
+        # Brokers that did not find together are no cluster: leave none of them behind.
+        _stop(cluster)
+        raise Failure(str(error)) from error
+    except KeyboardInterrupt:
         _stop(cluster)
     return OK
 
 
-class _StopSignals:
-    """SIGINT and SIGTERM end `up` in good order; until then they are remembered, not obeyed."""
-
-    def wait(self) -> None:
-        def interrupt(number: int, frame: FrameType | None) -> None:
-            raise KeyboardInterrupt
-
-        signal.signal(signal.SIGTERM, interrupt)
-        try:
-            signal.pause()
-        except KeyboardInterrupt:
-            return
+def _interrupt(number: int, frame: FrameType | None) -> None:
+    raise KeyboardInterrupt
 
 
 def _announce(cluster: "LocalCluster", arguments: Arguments) -> None:
@@ -120,10 +118,10 @@ def _announce(cluster: "LocalCluster", arguments: Arguments) -> None:
     if arguments.format == "json":
         print_json(
             {
-                "bootstrap_servers": cluster.bootstrap_servers,
-                "data": str(cluster.data_dir),
+                "bootstrap_servers": cluster.bootstrap,
+                "data": str(cluster.data),
                 "brokers": [
-                    {"broker": b.broker_id, "port": b.port, "pid": b.pid, "state": b.state}
+                    {"broker": b.broker_id, "port": b.port, "pid": b.pid, "state": b.state.value}
                     for b in brokers
                 ],
             }
@@ -134,8 +132,8 @@ def _announce(cluster: "LocalCluster", arguments: Arguments) -> None:
             stop = "replog down" + (f" --data {arguments.data}" if arguments.data else "")
         print(
             f"brokers            {', '.join(f'{b.broker_id} (pid {b.pid})' for b in brokers)}\n"
-            f"bootstrap servers  {cluster.bootstrap_servers}\n"
-            f"data folder        {cluster.data_dir}\n"
+            f"bootstrap servers  {cluster.bootstrap}\n"
+            f"data folder        {cluster.data}\n"
             f"stop with          {stop}",
             flush=True,
         )
@@ -162,12 +160,12 @@ def down(arguments: Arguments) -> int:
     from replog.cli.target import local_cluster
 
     cluster = local_cluster(arguments)
-    running = [b.broker_id for b in cluster.status() if b.state != "stopped"]
+    running = cluster.running()
     _stop(cluster)
     if arguments.format == "json":
-        print_json({"data": str(cluster.data_dir), "stopped": running})
+        print_json({"data": str(cluster.data), "stopped": running})
     elif running:
-        print(f"stopped {len(running)} brokers; data stays in {cluster.data_dir}")
+        print(f"stopped {len(running)} brokers; data stays in {cluster.data}")
     else:
-        print(f"no broker of {cluster.data_dir} was running")
+        print(f"no broker of {cluster.data} was running")
     return OK

@@ -1,0 +1,23 @@
+"""What tests of several rooms share."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from tests.support.cluster import Cluster
+
+
+@pytest.fixture(scope="session")
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
+    """Three brokers of real processes, shared by all tests that leave them alive."""
+    home: Path = tmp_path_factory.mktemp("shared-cluster")
+    running = Cluster(home)
+    yield running
+    running.down()
+
+
+@pytest.fixture
+def topic(request: pytest.FixtureRequest) -> str:
+    """A topic name that no other test uses."""
+    name: str = request.node.name
+    return "".join(c if c.isalnum() else "-" for c in name)[-200:].strip("-").lower()
