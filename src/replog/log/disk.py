@@ -1,15 +1,15 @@
 """The `Disk` port: all that a log may ask of a file system.
 
-Every call is synchronous and meant for the page cache (microseconds); only `sync` and `sync_directory`
-wait for the device. Two worlds implement it: real files (`runtime.os_disk`) and memory with seeded faults
-(`sim.mem_disk`). Paths are relative to the log folder and use "/".
+Every call is synchronous and meant for the page cache (microseconds); only `sync` and
+`sync_directory` wait for the device. Two worlds implement it: real files (`runtime.os_disk`) and
+memory with seeded faults (`sim.mem_disk`). Paths are relative to the log folder and use "/".
 
 What is intentionally not here: file descriptors (a `DiskFile` of the real world has `fileno()` for
-`sendfile`, which only `runtime` knows), memory maps (indexes are read whole and appended to), locks,
-permissions and free space.
+`sendfile`, which only `runtime` knows), memory maps (indexes are read whole and appended to),
+locks, permissions and free space.
 
-Errors: `DiskError` for whatever the file system refuses (no space, I/O error, missing file). After a
-DiskError from `append`, the file may hold a part of the bytes: the caller truncates back.
+Errors: `DiskError` for whatever the file system refuses (no space, I/O error, missing file). After
+a DiskError from `append`, the file may hold a part of the bytes: the caller truncates back.
 """
 
 from collections.abc import Sequence
@@ -89,5 +89,5 @@ class Disk(Protocol):
         ...
 
     def write_file(self, path: str, data: bytes) -> None:
-        """Replace a small file atomically and durably: temporary file, sync, rename, directory sync."""
+        """Replace a small file atomically and durably: temporary file, syncs, rename."""
         ...

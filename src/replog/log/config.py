@@ -1,0 +1,48 @@
+"""Configuration of one log: Kafka's topic settings as attributes, with Kafka's defaults."""
+
+from dataclasses import dataclass
+
+from replog.records.validate import NO_LIMIT_MS, ProduceRules
+
+CREATE_TIME = "CreateTime"
+LOG_APPEND_TIME = "LogAppendTime"
+
+_HOUR_MS = 3_600_000
+
+
+@dataclass(frozen=True, slots=True)
+class LogConfig:
+    """`segment_bytes` is `segment.bytes`, and so on. Sizes in bytes, times in milliseconds."""
+
+    segment_bytes: int = 1024 * 1024 * 1024
+    segment_ms: int = 168 * _HOUR_MS
+    segment_index_bytes: int = 10 * 1024 * 1024
+    index_interval_bytes: int = 4096
+    max_message_bytes: int = 1024 * 1024 + 12
+    message_timestamp_type: str = CREATE_TIME
+    message_timestamp_before_max_ms: int = NO_LIMIT_MS
+    message_timestamp_after_max_ms: int = _HOUR_MS
+    cleanup_policy: tuple[str, ...] = ("delete",)
+    compression_type: str = "producer"
+    retention_ms: int = 168 * _HOUR_MS
+    retention_bytes: int = -1
+    file_delete_delay_ms: int = 60_000
+
+    @property
+    def log_append_time(self) -> bool:
+        return self.message_timestamp_type == LOG_APPEND_TIME
+
+    @property
+    def compacted(self) -> bool:
+        return "compact" in self.cleanup_policy
+
+    def produce_rules(self) -> ProduceRules:
+        """What `validate_produce` holds against each batch; make it once per configuration."""
+        return ProduceRules(
+            max_message_bytes=self.max_message_bytes,
+            segment_bytes=self.segment_bytes,
+            compacted=self.compacted,
+            log_append_time=self.log_append_time,
+            timestamp_before_max_ms=self.message_timestamp_before_max_ms,
+            timestamp_after_max_ms=self.message_timestamp_after_max_ms,
+        )

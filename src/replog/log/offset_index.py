@@ -1,0 +1,108 @@
+"""Offset index of a segment: (last offset of a batch, position of that batch) every few kilobytes.
+
+On disk an entry is two big-endian 32-bit numbers, the offset relative to the segment's base. In
+memory there are two arrays: a lookup is a binary search in C.
+"""
+
+import sys
+from array import array
+from bisect import bisect_left, bisect_right
+from operator import lt
+from struct import Struct
+from typing import Final
+
+from replog.log.disk import Disk
+from replog.log.files import INDEX_SUFFIX
+from replog.log.index_file import IndexFile
+
+ENTRY_SIZE: Final = 8
+_ENTRY = Struct(">II")
+
+
+class OffsetIndex:
+    """Entries with strictly rising offsets and positions."""
+
+    __slots__ = ("_base_offset", "_file", "_offsets", "_positions")
+
+    def __init__(self, disk: Disk, stem: str, base_offset: int) -> None:
+        self._file = IndexFile(disk, stem + INDEX_SUFFIX, ENTRY_SIZE)
+        self._base_offset = base_offset
+        self._offsets = array("I")
+        self._positions = array("I")
+
+    @property
+    def path(self) -> str:
+        return self._file.path
+
+    @property
+    def size(self) -> int:
+        """Bytes of all entries."""
+        return len(self._offsets) * ENTRY_SIZE
+
+    @property
+    def last_position(self) -> int:
+        """Position of the last batch that has an entry, 0 without one."""
+        return self._positions[-1] if self._positions else 0
+
+    def create(self) -> None:
+        """Begin with an empty file."""
+        self._file.create()
+        self._offsets = array("I")
+        self._positions = array("I")
+
+    def load(self, log_size: int) -> bool:
+        """Read the file. False when it is missing or can't belong to a log of `log_size` bytes."""
+        data = self._file.load()
+        if data is None:
+            return False
+        numbers = array("I")
+        numbers.frombytes(data)
+        if sys.byteorder == "little":
+            numbers.byteswap()
+        self._offsets, self._positions = numbers[0::2], numbers[1::2]
+        return (
+            _rises(self._offsets)
+            and _rises(self._positions)
+            and (not self._positions or 0 < self._positions[-1] < log_size)
+        )
+
+    def append(self, last_offset: int, position: int) -> None:
+        """Add an entry for the batch at `position`."""
+        relative = last_offset - self._base_offset
+        self._offsets.append(relative)
+        self._positions.append(position)
+        self._file.append(_ENTRY.pack(relative, position))
+
+    def position_before(self, offset: int) -> int:
+        """Position of a batch at or before the one that holds `offset`: scan from there."""
+        found = bisect_right(self._offsets, offset - self._base_offset)
+        return self._positions[found - 1] if found else 0
+
+    def position_at_most(self, limit: int) -> int:
+        """The last indexed position that is not above `limit`, 0 without one."""
+        found = bisect_right(self._positions, limit)
+        return self._positions[found - 1] if found else 0
+
+    def offset_at(self, position: int) -> int | None:
+        """The offset of the entry for exactly this position; None without one."""
+        found = bisect_left(self._positions, position)
+        if found == len(self._positions) or self._positions[found] != position:
+            return None
+        return self._base_offset + self._offsets[found]
+
+    def truncate(self, log_size: int) -> None:
+        """Drop the entries of batches at or behind `log_size`. Raises DiskError."""
+        keep = bisect_left(self._positions, log_size)
+        del self._offsets[keep:]
+        del self._positions[keep:]
+        self._file.truncate(keep * ENTRY_SIZE)
+
+    def write_pending(self) -> None:
+        self._file.write_pending()
+
+    def sync(self) -> None:
+        self._file.sync()
+
+
+def _rises(numbers: "array[int]") -> bool:
+    return all(map(lt, numbers, numbers[1:]))

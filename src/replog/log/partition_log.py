@@ -1,0 +1,496 @@
+"""The log of one partition: appends, reads and truncations by offset. The one writer of its bytes.
+
+Leader's appends stamp offsets and epoch into the caller's buffer and write it as it is; follower's
+appends keep what was fetched. Reads answer with file ranges. All offsets handed in are trusted to
+be what the replica rules allow (HW, LSO, truncation points): this room knows bytes and offsets
+only.
+
+Errors: DiskError when the file system refuses, LogCorrupt when what it gives back is no log. After
+either the partition is to be taken offline: `abandon` it.
+"""
+
+from collections.abc import Iterator, Sequence
+from typing import Final
+
+from replog.log import recovery
+from replog.log.config import LogConfig
+from replog.log.disk import Disk
+from replog.log.durability import RolledFlush
+from replog.log.epoch_file import EpochFile
+from replog.log.errors import OffsetsNotContiguous
+from replog.log.files import folder_for_deletion
+from replog.log.identity import identify, sync_identity
+from replog.log.results import (
+    NO_APPEND_TIME,
+    AppendResult,
+    LogRead,
+    OutOfRange,
+    RecoveryReport,
+    Truncation,
+)
+from replog.log.segment import Segment
+from replog.log.time_lookup import TimeAndOffset, find_latest, find_time
+from replog.records.errors import CorruptBatch
+from replog.records.header import (
+    BatchHeader,
+    crc_ok,
+    iterate,
+    size_of,
+    stamp,
+    stamp_log_append_time,
+)
+
+# Sealed segments whose indexes stay in memory (two megabytes each for a full gigabyte of small
+# batches).
+LOADED_SEGMENTS_MAX: Final = 4
+
+_POSITION_MAX: Final = (
+    2**31 - 1
+)  # of a batch, and of an offset in its segment: 32 bits in the index
+
+
+class PartitionLog:
+    """See the module's text. Make one with `open`."""
+
+    def __init__(
+        self,
+        disk: Disk,
+        directory: str,
+        config: LogConfig,
+        *,
+        topic_id: bytes,
+        segments: list[Segment],
+        epochs: EpochFile,
+        report: RecoveryReport,
+    ) -> None:
+        """Use `open`."""
+        self._disk = disk
+        self._segments = segments
+        self._active = segments[-1]
+        self._epochs = epochs
+        self._loaded: list[Segment] = []  # sealed ones with indexes in memory, latest used last
+        self._names_dirty = True  # files may have been made since the folder was last synced
+        self._cuts = 0  # truncations so far: a flush that was begun before one proves nothing
+        self._flushes: list[RolledFlush] = []  # under way
+        self.directory = directory
+        self.config = config
+        self.topic_id = topic_id
+        self.recovery = report
+        self.log_start_offset = segments[0].base_offset
+        self.log_end_offset = self._active.next_offset
+        self.recovery_point = 0  # everything below was flushed
+
+    @classmethod
+    def open(
+        cls,
+        disk: Disk,
+        directory: str,
+        config: LogConfig,
+        *,
+        topic_id: bytes,
+        recovery_point: int,
+        clean: bool,
+        log_start_offset: int = 0,
+    ) -> "PartitionLog":
+        """Open the folder, or make it; recover what an unclean stop left.
+
+        `clean` says that the last process closed all logs; `recovery_point` is the offset up to
+        which the log was flushed by the checkpoint (0 when unknown), `log_start_offset` likewise.
+        Raises DiskError, LogCorrupt, and TopicIdMismatch (a LogCorrupt) for another topic's folder.
+        """
+        report = RecoveryReport()
+        identify(disk, directory, topic_id, report)
+        segments = recovery.open_segments(disk, directory, config.index_interval_bytes, report)
+        epochs = EpochFile(disk, directory)
+        if not segments:
+            epochs.create()
+            segments.append(
+                Segment.create(disk, directory, log_start_offset, config.index_interval_bytes)
+            )
+        elif not (clean and recovery.trust(segments, epochs, report)):
+            recovery.recover(segments, epochs, recovery_point, report)
+        log = cls(
+            disk,
+            directory,
+            config,
+            topic_id=topic_id,
+            segments=segments,
+            epochs=epochs,
+            report=report,
+        )
+        log.recovery_point = min(recovery_point, log.log_end_offset)
+        log.log_start_offset = min(max(log_start_offset, log.log_start_offset), log.log_end_offset)
+        return log
+
+    # Facts --------------------------------------------------------------------------------------
+
+    @property
+    def size(self) -> int:
+        """Bytes of all segments' logs."""
+        return sum(segment.size for segment in self._segments)
+
+    @property
+    def segment_count(self) -> int:
+        return len(self._segments)
+
+    @property
+    def latest_epoch(self) -> int:
+        """The newest leader epoch that this log knows, -1 when it knows none."""
+        return self._epochs.latest_epoch
+
+    @property
+    def latest_epoch_start(self) -> int:
+        """The offset at which the newest known epoch begins, -1 when none is known."""
+        return self._epochs.latest_start
+
+    def epoch_entries(self) -> list[tuple[int, int]]:
+        """(epoch, start offset) of all known epochs, oldest first."""
+        return self._epochs.entries()
+
+    def epoch_at(self, offset: int) -> int:
+        """The leader epoch of the batch that holds `offset`, -1 when that is not known."""
+        return self._epochs.epoch_at(offset)
+
+    def end_offset_for_epoch(self, epoch: int) -> tuple[int, int]:
+        """(largest known epoch not above `epoch`, its end): see `EpochFile.end_offset_for`."""
+        return self._epochs.end_offset_for(epoch, self.log_end_offset)
+
+    # Appends ------------------------------------------------------------------------------------
+
+    def assign_epoch(self, epoch: int, start_offset: int) -> None:
+        """Note that a leadership begins, before anything is written in it. Raises DiskError."""
+        self._epochs.assign(epoch, start_offset)
+
+    def append_as_leader(
+        self,
+        buffer: bytearray | memoryview,
+        headers: Sequence[BatchHeader],
+        leader_epoch: int,
+        wall_ms: int,
+    ) -> AppendResult:
+        """Give the batches of `headers` (adjacent in the writable `buffer`) the next offsets.
+
+        Stamps `buffer` and `headers`, then writes once. `wall_ms` is the records' time on a topic
+        with LogAppendTime. Raises DiskError; then nothing was appended.
+        """
+        first_offset = next_offset = self.log_end_offset
+        append_time = NO_APPEND_TIME
+        if self.config.log_append_time:
+            append_time = wall_ms
+            for header in headers:
+                stamp_log_append_time(buffer, header, wall_ms)
+        for header in headers:
+            header.base_offset = next_offset
+            header.leader_epoch = leader_epoch
+            stamp(buffer, header.position, next_offset, leader_epoch)
+            next_offset += header.last_offset_delta + 1
+        if leader_epoch > self._epochs.latest_epoch:
+            self._epochs.assign(leader_epoch, first_offset)
+        start, end = headers[0].position, size_of(headers)
+        rolled = self._append(memoryview(buffer)[start:end], headers)
+        return AppendResult(
+            first_offset, next_offset - 1, end - start, append_time, rolled, headers
+        )
+
+    def append_as_follower(self, buffer: bytes | bytearray | memoryview) -> AppendResult:
+        """Append fetched batches as they are; a last one that is cut off is left out.
+
+        Raises OffsetsNotContiguous or CorruptBatch (nothing appended), or DiskError (a part of the
+        batches may be in the log, whole ones only: ask again from `log_end_offset`).
+        """
+        headers = iterate(buffer)
+        first_offset = self.log_end_offset
+        self._check_fetched(buffer, headers)
+        view = memoryview(buffer)
+        rolled = False
+        done = 0
+        while done < len(headers):
+            upto = self._fitting(headers, done)
+            part = headers[done:upto]
+            for header in part:
+                if header.leader_epoch > self._epochs.latest_epoch:
+                    self._epochs.assign(header.leader_epoch, header.base_offset)
+            rolled |= self._append(view[part[0].position : size_of(part)], part)
+            done = upto
+        return AppendResult(
+            first_offset,
+            self.log_end_offset - 1,
+            size_of(headers),
+            rolled=rolled,
+            headers=headers,
+        )
+
+    def _check_fetched(
+        self, buffer: bytes | bytearray | memoryview, headers: Sequence[BatchHeader]
+    ) -> None:
+        expected = self.log_end_offset
+        gaps_allowed = self.config.compacted
+        for header in headers:
+            base_offset = header.base_offset
+            if base_offset != expected and not (gaps_allowed and base_offset > expected):
+                raise OffsetsNotContiguous(expected, base_offset)
+            if header.last_offset_delta < 0 or not crc_ok(buffer, header):
+                raise CorruptBatch(f"{header!r} was damaged on its way")
+            expected = base_offset + header.last_offset_delta + 1
+
+    def _fitting(self, headers: Sequence[BatchHeader], first: int) -> int:
+        """Up to which header the batches from `first` on go into one segment: at least one."""
+        active = self._active
+        size = 0 if self._must_roll(headers[first]) else active.size
+        base_offset = active.base_offset if size else headers[first].base_offset
+        index = first
+        while index < len(headers):
+            header = headers[index]
+            size += header.length
+            if index > first and (
+                size > self.config.segment_bytes or header.last_offset - base_offset > _POSITION_MAX
+            ):
+                break
+            index += 1
+        return index
+
+    def _append(self, data: memoryview, headers: Sequence[BatchHeader]) -> bool:
+        """Write, into a new segment when the active one has no room; true when it rolled."""
+        active = self._active
+        rolls = active.size > 0 and self._must_roll(headers[0], len(data))
+        if rolls:
+            active = self._roll(headers[0].base_offset)
+        active.append(data, headers)
+        self.log_end_offset = active.next_offset
+        return rolls
+
+    def _must_roll(self, header: BatchHeader, length: int = 0) -> bool:
+        """Whether these bytes belong into a new segment."""
+        active, config = self._active, self.config
+        if active.size + (length or header.length) > config.segment_bytes:
+            return True
+        if active.first_timestamp is not None and active.first_timestamp >= 0:
+            age_ms = header.max_timestamp - active.first_timestamp
+            if age_ms > config.segment_ms:
+                return True
+        return (
+            header.last_offset - active.base_offset > _POSITION_MAX
+            or active.index_bytes > config.segment_index_bytes - 12
+        )
+
+    def _roll(self, base_offset: int) -> Segment:
+        active = self._active
+        active.seal()
+        created = Segment.create(
+            self._disk, self.directory, base_offset, self.config.index_interval_bytes
+        )
+        active.next_offset = base_offset
+        self._names_dirty = True
+        self._segments.append(created)
+        self._active = created
+        self._keep_loaded(active)
+        return created
+
+    # Reads --------------------------------------------------------------------------------------
+
+    def read(
+        self, offset: int, max_bytes: int, *, upto: int, min_one: bool
+    ) -> LogRead | OutOfRange:
+        """Whole batches from the one that holds `offset` on, from one segment, at most `max_bytes`.
+
+        Nothing at or behind `upto` (a batch that reaches across it is left out). With `min_one` the
+        first batch comes even when it is larger. Raises LogCorrupt or DiskError.
+        """
+        end_offset = self.log_end_offset
+        if upto > end_offset:
+            upto = end_offset
+        if offset < self.log_start_offset or offset > end_offset:
+            return OutOfRange(self.log_start_offset, end_offset)
+        if offset >= upto:
+            return LogRead(None, offset)
+        segment = self._active
+        if offset >= segment.base_offset:
+            return LogRead(segment.range(offset, upto, max_bytes, min_one), offset)
+        index = self._index_of(offset)
+        while index < len(self._segments):
+            segment = self._segments[index]
+            if segment.base_offset >= upto:
+                break
+            self._keep_loaded(segment)
+            if segment.position_of(offset) < segment.size:
+                return LogRead(segment.range(offset, upto, max_bytes, min_one), offset)
+            index += 1  # compaction took the rest of this segment
+        return LogRead(None, offset)
+
+    def headers_from(self, offset: int) -> Iterator[BatchHeader]:
+        """Headers of all batches from the one that holds `offset` on, read in large pieces.
+
+        Each `position` is the one in its segment's file. The log must not change meanwhile.
+        """
+        for index in range(self._index_of(offset), len(self._segments)):
+            segment = self._segments[index]
+            self._keep_loaded(segment)
+            yield from segment.headers(segment.position_of(offset))
+
+    def offset_for_time(self, timestamp: int) -> TimeAndOffset | None:
+        """The first record, by offset, that is not earlier than `timestamp` (ms), or None."""
+        found = find_time(self._segments, timestamp, self.log_start_offset)
+        self._note_loaded()
+        return found
+
+    def offset_for_latest_time(self) -> TimeAndOffset | None:
+        """The first record that has the largest timestamp (KIP-734); None in an empty log."""
+        found = find_latest(self._segments, self.log_start_offset)
+        self._note_loaded()
+        return found
+
+    def _index_of(self, offset: int) -> int:
+        """Index of the segment that holds `offset`, or the first one."""
+        low, high = 0, len(self._segments)
+        while high - low > 1:
+            middle = (low + high) // 2
+            if self._segments[middle].base_offset <= offset:
+                low = middle
+            else:
+                high = middle
+        return low
+
+    def _keep_loaded(self, segment: Segment) -> None:
+        """Note the use of a sealed segment's indexes; the least used ones leave memory."""
+        if segment is self._active or (self._loaded and self._loaded[-1] is segment):
+            return
+        if segment in self._loaded:
+            self._loaded.remove(segment)
+        self._loaded.append(segment)
+        if len(self._loaded) > LOADED_SEGMENTS_MAX:
+            self._loaded.pop(0).unload()
+
+    def _note_loaded(self) -> None:
+        for segment in self._segments[:-1]:
+            if segment.loaded:
+                self._keep_loaded(segment)
+
+    # Cuts ---------------------------------------------------------------------------------------
+
+    def truncate_to(self, offset: int) -> Truncation | None:
+        """Remove all records from `offset` on, and the batch that holds it; None without any.
+
+        Later segments lose their names but not their bytes: only the returned file's change. An
+        `offset` before the first segment begins the log anew there. Raises DiskError, LogCorrupt.
+        """
+        if offset >= self.log_end_offset:
+            return None
+        first = self._segments[0]
+        if offset < first.base_offset:
+            self.reset_to(offset)
+            return Truncation(first.file, 0, True)
+        index = self._index_of(offset)
+        self._remove_from(index + 1)
+        self._active = active = self._segments[index]
+        if active in self._loaded:
+            self._loaded.remove(active)
+        position = active.truncate(offset)
+        self._ends_at(active.next_offset)
+        lowered = self.recovery_point > self.log_end_offset
+        self.recovery_point = min(self.recovery_point, self.log_end_offset)
+        return Truncation(active.file, active.size if position is None else position, lowered)
+
+    def reset_to(self, offset: int) -> None:
+        """Remove everything; the log begins and ends at `offset`. Raises DiskError.
+
+        The recovery point checkpoint must be written before the next append.
+        """
+        self._remove_from(0)
+        self._loaded.clear()
+        self._active = Segment.create(
+            self._disk, self.directory, offset, self.config.index_interval_bytes
+        )
+        self._segments.append(self._active)
+        self._names_dirty = True
+        self.log_start_offset = offset
+        self._ends_at(offset)
+        self._epochs.clear()
+        self.recovery_point = offset
+
+    def _remove_from(self, keep: int) -> None:
+        # From the end, so that a crash in between leaves a log without a hole.
+        if len(self._segments) <= keep:
+            return
+        while len(self._segments) > keep:
+            segment = self._segments[-1]
+            segment.remove()
+            self._segments.pop()
+            if segment in self._loaded:
+                self._loaded.remove(segment)
+        # A removed segment that came back after a power cut would stand behind what is new.
+        self._disk.sync_directory(self.directory)
+
+    def _ends_at(self, end_offset: int) -> None:
+        self._cuts += 1
+        self.log_end_offset = end_offset
+        self.log_start_offset = min(self.log_start_offset, end_offset)
+        self._epochs.truncate_from_end(end_offset)
+        recovery.remove_snapshots(self._disk, self.directory, end_offset)
+
+    # Durability ---------------------------------------------------------------------------------
+
+    def flush(self) -> int:
+        """Everything appended so far is on stable storage; returns the new recovery point.
+
+        Waits for the device. Raises DiskError: then the pages are lost for good, do not try again.
+        """
+        self._flush_names()
+        for segment in self._segments:
+            if segment is self._active:
+                segment.sync_bytes()  # recovery looks behind what its indexes say
+            else:
+                segment.sync()
+        self.recovery_point = self.log_end_offset
+        return self.recovery_point
+
+    def flush_rolled(self) -> RolledFlush:
+        """The work of making all sealed segments durable, for another thread; then `flushed`."""
+        flush = RolledFlush(
+            self._segments[:-1],
+            offset=self._active.base_offset,
+            cuts=self._cuts,
+            flush_names=self._flush_names,
+        )
+        self._flushes.append(flush)
+        return flush
+
+    def flushed(self, flush: RolledFlush) -> int:
+        """`flush` ended without an error; returns the recovery point."""
+        self._flushes.remove(flush)
+        if flush.cuts == self._cuts:
+            self.recovery_point = max(self.recovery_point, flush.offset)
+        return self.recovery_point
+
+    def _flush_names(self) -> None:
+        self._epochs.sync()
+        if self._names_dirty:
+            self._names_dirty = False  # before the work: a roll beside it asks for another one
+            sync_identity(self._disk, self.directory)
+
+    def close(self) -> int:
+        """Complete the indexes, flush, close; returns the recovery point. Raises DiskError.
+
+        After it, and a clean-shutdown marker, the log opens without a scan.
+        """
+        self._active.seal()
+        self._active.sync()
+        recovery_point = self.flush()
+        self.abandon()
+        return recovery_point
+
+    def abandon(self) -> None:
+        """Give the files back as they are: the disk failed, or the folder is to be deleted."""
+        for flush in self._flushes:
+            flush.log_closed = True
+        for segment in self._segments:
+            segment.file.close()
+
+    def rename_for_deletion(self, token: bytes) -> str:
+        """Abandon the log and give its folder the name under which it waits for `remove_tree`.
+
+        `token` has 16 random bytes. Returns the new name. Raises DiskError.
+        """
+        self.abandon()
+        renamed = folder_for_deletion(self.directory, token)
+        self._disk.rename(self.directory, renamed)
+        return renamed

@@ -1,0 +1,290 @@
+"""Opening a log: which of its files can be trusted, and what is cut, removed or made anew.
+
+After a clean stop sizes are trusted. Otherwise everything from the recovery point on (what was
+never flushed) is read and its CRCs checked; the log ends before the first batch that is not sound,
+and later segments go. What lies before the recovery point is never cut here: if that is broken,
+only a leader's copy can mend it. Indexes and epoch file are caches: what is wrong with them costs
+time, not records.
+"""
+
+import zlib
+from itertools import pairwise
+from struct import Struct
+from typing import Final
+
+from crc32c import crc32c
+
+from replog.log import files
+from replog.log.disk import Disk
+from replog.log.epoch_file import EpochFile
+from replog.log.errors import LogCorrupt
+from replog.log.results import RecoveryReport
+from replog.log.segment import Segment
+from replog.model.ids import NO_EPOCH
+from replog.records.header import (
+    CRC_COVERS_FROM,
+    HEADER_SIZE,
+    LOG_OVERHEAD,
+    MAGIC,
+    BatchHeader,
+)
+
+# Read at once while CRCs are checked: large, since all of it is looked at.
+_CHUNK_BYTES: Final = 4 * 1024 * 1024
+_OFFSETS_OF_SEGMENT_MAX: Final = 2**31 - 1  # indexes hold them as 32-bit numbers
+_OLD_MESSAGE_PREFIX = Struct(">qiIb")  # offset, length, CRC, magic of the formats before 2
+
+_LEFTOVER_SUFFIXES: Final = (".deleted", ".cleaned", ".tmp")
+
+
+def open_segments(
+    disk: Disk, directory: str, index_interval_bytes: int, report: RecoveryReport
+) -> list[Segment]:
+    """All segments of the folder in order, after leftovers of earlier work are gone."""
+    names = disk.list(directory)
+    if any(name.endswith(".swap") for name in names):
+        # A cleaned segment is about to replace others; which of them are left can't be told safely.
+        raise LogCorrupt(f"{directory} was left in the middle of a segment replacement (.swap)")
+    bases = set()
+    for name in names:
+        base_offset = files.base_offset_of(name, files.LOG_SUFFIX)
+        if base_offset is not None:
+            bases.add(base_offset)
+    for name in names:
+        if name.endswith(_LEFTOVER_SUFFIXES):
+            disk.remove(f"{directory}/{name}")
+        for suffix in (files.INDEX_SUFFIX, files.TIME_INDEX_SUFFIX):
+            orphan = files.base_offset_of(name, suffix)
+            if orphan is not None and orphan not in bases:
+                disk.remove(f"{directory}/{name}")
+    segments = [
+        Segment.open(disk, directory, base_offset, index_interval_bytes)
+        for base_offset in sorted(bases)
+    ]
+    for segment, following in pairwise(segments):
+        segment.next_offset = following.base_offset
+    return segments
+
+
+def remove_snapshots(disk: Disk, directory: str, above: int) -> None:
+    """Remove producer snapshots of another program that speak of offsets that are gone."""
+    for name in disk.list(directory):
+        offset = files.base_offset_of(name, ".snapshot")
+        if offset is not None and offset > above:
+            disk.remove(f"{directory}/{name}")
+
+
+def trust(segments: list[Segment], epochs: EpochFile, report: RecoveryReport) -> bool:
+    """After a clean stop. False when the end of the log can't be followed after all: `recover`."""
+    for segment in segments:
+        segment.dirty = segment.entries_dirty = False
+    if segments:
+        try:
+            segments[-1].load()
+        except LogCorrupt as error:
+            report.reasons.append(str(error))
+            return False
+    if not epochs.load():
+        report.epochs_rebuilt = True
+        observed = _Epochs()
+        for segment in segments:
+            for header in segment.headers(0):
+                observed.observe(header)
+        epochs.restore(observed.entries)
+    return True
+
+
+def recover(
+    segments: list[Segment], epochs: EpochFile, recovery_point: int, report: RecoveryReport
+) -> None:
+    """Check everything from `recovery_point` on, cut what is not sound, remove what lies behind.
+
+    Raises LogCorrupt when something before the recovery point is not sound.
+    """
+    report.epochs_rebuilt = not epochs.load()
+    first = _first_to_check(segments, recovery_point)
+    observed = _Epochs()
+    if report.epochs_rebuilt:
+        for segment in segments[:first]:
+            for header in segment.headers(0):
+                observed.observe(header)
+    for segment in segments[:first]:
+        segment.dirty = segment.entries_dirty = False
+    index = first
+    while index < len(segments):
+        segment = segments[index]
+        start = 0 if report.epochs_rebuilt else recovery_point
+        _SegmentScan(segment, observed, report).run(start, recovery_point)
+        if report.bytes_truncated or _overlaps(segments, index, recovery_point):
+            _remove_behind(segments, index + 1, report)
+        index += 1
+    epochs.restore(_merged(epochs.entries(), observed, segments))
+
+
+def _first_to_check(segments: list[Segment], recovery_point: int) -> int:
+    """The segment that holds the recovery point, or would."""
+    index = max(len(segments) - 1, 0)
+    while index > 0 and segments[index].base_offset > recovery_point:
+        index -= 1
+    return index
+
+
+def _overlaps(segments: list[Segment], index: int, recovery_point: int) -> bool:
+    """Whether the next segment begins with offsets that this one has: it is a left-over."""
+    if index + 1 == len(segments):
+        return False
+    following = segments[index + 1]
+    if segments[index].next_offset <= following.base_offset:
+        return False
+    reason = f"{following.stem}.log begins before the one in front of it ends"
+    if following.base_offset < recovery_point:
+        raise LogCorrupt(reason)
+    return True
+
+
+def _remove_behind(segments: list[Segment], keep: int, report: RecoveryReport) -> None:
+    # From the end, so that a crash in between leaves a log without a hole.
+    while len(segments) > keep:
+        segment = segments.pop()
+        report.segments_removed += 1
+        report.bytes_truncated += segment.size
+        report.reasons.append(f"{segment.stem}.log is behind the end")
+        segment.remove()
+
+
+class _Epochs:
+    """Epochs as the batches that were looked at tell them."""
+
+    __slots__ = ("entries", "first_batch")
+
+    def __init__(self) -> None:
+        self.entries: list[tuple[int, int]] = []
+        self.first_batch: tuple[int, int] | None = None  # its epoch and offset
+
+    @property
+    def latest(self) -> int:
+        return self.entries[-1][0] if self.entries else NO_EPOCH
+
+    def observe(self, header: BatchHeader) -> None:
+        epoch = header.leader_epoch
+        if self.first_batch is None:
+            self.first_batch = (epoch, header.base_offset)
+        if epoch > self.latest:
+            self.entries.append((epoch, header.base_offset))
+
+
+def _merged(
+    stored: list[tuple[int, int]], observed: _Epochs, segments: list[Segment]
+) -> list[tuple[int, int]]:
+    """What the file says of the part that was not looked at, then what the batches say.
+
+    An epoch without a batch that began at the end is forgotten, as are those that contradict a
+    batch: they tell of a log that was longer, or another one.
+    """
+    end_offset = segments[-1].next_offset if segments else 0
+    if observed.first_batch is None:
+        return [entry for entry in stored if entry[1] < end_offset]
+    first_epoch, first_offset = observed.first_batch
+    kept = [entry for entry in stored if entry[0] <= first_epoch and entry[1] < first_offset]
+    latest = kept[-1][0] if kept else NO_EPOCH
+    return kept + [entry for entry in observed.entries if entry[0] > latest]
+
+
+class _SegmentScan:
+    """Reads the batches of one segment, checks them and takes note of them."""
+
+    def __init__(self, segment: Segment, epochs: _Epochs, report: RecoveryReport) -> None:
+        self._segment = segment
+        self._epochs = epochs
+        self._report = report
+        self._data = b""
+        self._data_start = 0
+
+    def run(self, start_offset: int, recovery_point: int) -> None:
+        """Check from the batch of `start_offset` on; cut at the first that is not sound.
+
+        Raises LogCorrupt when that one is before `recovery_point`.
+        """
+        segment = self._segment
+        position, rebuilt = segment.begin_recovery(start_offset)
+        if rebuilt and segment.size:
+            self._report.indexes_rebuilt += 1
+        while position < segment.size:
+            header = self._header_at(position)
+            fault = "the file ends inside a header" if header is None else self._fault(header)
+            if header is None or fault is not None:
+                self._cut(position, f"{segment.stem}.log at {position}: {fault}", recovery_point)
+                return
+            self._epochs.observe(header)
+            segment.note(header, position)
+            self._report.batches_scanned += 1
+            position += header.length
+
+    def _cut(self, position: int, reason: str, recovery_point: int) -> None:
+        segment = self._segment
+        if segment.next_offset < recovery_point:
+            raise LogCorrupt(f"{reason}; this was flushed up to offset {recovery_point}")
+        self._report.reasons.append(reason)
+        self._report.bytes_truncated += segment.size - position
+        segment.cut_to(position)
+
+    def _header_at(self, position: int) -> BatchHeader | None:
+        """The header there, with `position` in the file; None when the file is too short."""
+        if position + HEADER_SIZE > self._segment.size:
+            return None
+        self._read(position, HEADER_SIZE)
+        header = BatchHeader(self._data, position - self._data_start)
+        header.position = position
+        return header
+
+    def _read(self, position: int, length: int) -> None:
+        """Have `length` bytes (at most a chunk) from `position` on in `_data`."""
+        if position + length > self._data_start + len(self._data):
+            self._data = self._segment.file.read(position, _CHUNK_BYTES)
+            self._data_start = position
+
+    def _fault(self, header: BatchHeader) -> str | None:
+        """Why these bytes are not the next batch of this segment."""
+        segment = self._segment
+        if header.length < HEADER_SIZE or header.magic != MAGIC:
+            self._refuse_old_format(header)
+            return f"no batch (length {header.length - LOG_OVERHEAD}, magic {header.magic})"
+        if header.position + header.length > segment.size:
+            return f"a batch of {header.length} bytes is cut off"
+        if 0 <= header.leader_epoch < self._epochs.latest:
+            return f"epoch {header.leader_epoch} comes after {self._epochs.latest}"
+        if header.base_offset < segment.next_offset:
+            return f"offset {header.base_offset} comes after {segment.next_offset - 1}"
+        if not 0 <= header.last_offset_delta < _OFFSETS_OF_SEGMENT_MAX:
+            return f"last offset delta {header.last_offset_delta}"
+        if header.last_offset - segment.base_offset > _OFFSETS_OF_SEGMENT_MAX:
+            return f"offset {header.last_offset} does not belong into this segment"
+        if self._crc(header) != header.crc:
+            return "the CRC does not match"
+        return None
+
+    def _crc(self, header: BatchHeader) -> int:
+        position = header.position + CRC_COVERS_FROM
+        left = header.length - CRC_COVERS_FROM
+        crc = 0
+        while left:
+            piece = min(left, _CHUNK_BYTES)
+            self._read(position, piece)
+            index = position - self._data_start
+            crc = crc32c(memoryview(self._data)[index : index + piece], crc)
+            position += piece
+            left -= piece
+        return crc
+
+    def _refuse_old_format(self, header: BatchHeader) -> None:
+        """Sound messages of magic 0 or 1 are somebody's records: never cut them off as garbage."""
+        size = header.length
+        if header.magic not in (0, 1) or not 26 <= size <= _CHUNK_BYTES:
+            return
+        self._read(header.position, min(size, self._segment.size - header.position))
+        index = header.position - self._data_start
+        _, _, crc, _ = _OLD_MESSAGE_PREFIX.unpack_from(self._data, index)
+        if zlib.crc32(memoryview(self._data)[index + 16 : index + size]) == crc & 0xFFFFFFFF:
+            raise LogCorrupt(
+                f"{self._segment.stem}.log holds messages of format {header.magic}, not {MAGIC}"
+            )
