@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from replog.log.disk import DiskError
 from replog.model.errors import ErrorCode
 from replog.model.ids import NO_EPOCH, NO_OFFSET, TopicPartition
 from replog.model.inputs import Received
@@ -108,17 +109,28 @@ def _find(
         return fenced
     if not partition.is_leader and message.replica_id != DEBUG_CONSUMER:
         return ErrorCode.NOT_LEADER_OR_FOLLOWER
-    found = _lookup(partition, timestamp, _end(partition, message))
-    # A new leader does not yet know how far the log is committed: what it found may still shrink,
-    # and what it did not find may lie above its high watermark.
-    uncertain = message.replica_id == CONSUMER and not partition.offset_available
-    if uncertain and (
-        timestamp == LATEST or (found == NOTHING and timestamp not in _FIRST_VERSION)
-    ):
+    try:
+        found = _lookup(partition, timestamp, _end(partition, message))
+    except DiskError as error:
+        node.partitions.disk_failed(partition, error)
+        return ErrorCode.KAFKA_STORAGE_ERROR
+    if message.replica_id == CONSUMER and _may_be_short(partition, timestamp, found):
         if request.version < FIRST_VERSION_WITH_OFFSET_NOT_AVAILABLE:
             return ErrorCode.LEADER_NOT_AVAILABLE
         return ErrorCode.OFFSET_NOT_AVAILABLE
     return found
+
+
+def _may_be_short(partition: Partition, timestamp: int, found: Found) -> bool:
+    """Whether a new leader, which does not know yet how far its log is committed, can't tell.
+
+    Its high watermark may still be below what an earlier leader let consumers see (KIP-207).
+    """
+    if partition.offset_available:
+        return False
+    if timestamp == LATEST:
+        return True
+    return found == NOTHING and (timestamp >= 0 or timestamp == MAX_TIMESTAMP)
 
 
 def _end(partition: Partition, message: ListOffsetsRequest) -> int:
