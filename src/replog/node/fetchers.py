@@ -268,8 +268,10 @@ class Fetcher:
             self._diverged(partition, data.diverging_epoch.epoch, data.diverging_epoch.end_offset)
             return
         node = self._node
-        if isinstance(data.records, (bytes, memoryview)) and data.records:
-            if not node.partitions.copy(partition, data.records):
+        records = data.records
+        if isinstance(records, (bytes, memoryview)) and records:
+            copied = node.partitions.copy(partition, records)
+            if not copied:
                 self._later(followed, node.config.replica_fetch_backoff_ms)
                 return
         if partition.follow_high_watermark(data.high_watermark):

@@ -156,17 +156,16 @@ class ReplicaLogs:
     def segment_rolled(self, partition: Partition) -> None:
         """A segment is full: flush it outside the step, so that a restart need not scan it."""
         log = partition.log
-        flush = log.flush_sealed()
-        reached: list[int] = []
+        flush = log.flush_rolled()
 
         def done(ended: JobDone) -> None:
             if ended.error is not None:
                 self._node.partitions.disk_failed(partition, DiskError(ended.error))
             elif self._node.partitions.get(partition.tp) is partition:
-                log.flushed(reached[0])
+                log.flushed(flush)
                 self._recovery_points_changed()
 
-        self._node.run_job(lambda: reached.append(flush()), done)
+        self._node.run_job(flush, done)
 
     def _recovery_points_changed(self) -> None:
         disk, points = self._node.disk, self._current_recovery_points()

@@ -1,7 +1,7 @@
 """Which handler answers which request.
 
-Three kinds: what any broker answers, what only the controller carries out (any broker takes it and
-passes it on), and what only a broker of this cluster may say.
+Two kinds: what anybody may ask of any broker (what only the controller carries out is passed on to
+it by the handler), and what only a broker of this cluster may say.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ if TYPE_CHECKING:
 
 Handler = Callable[["Node", Received, Any], Message | None]
 
-ANYWHERE: dict[type[Message], Handler] = {
+FROM_ANYBODY: dict[type[Message], Handler] = {
     ProduceRequest: produce.handle,
     FetchRequest: fetch.handle,
     ListOffsetsRequest: list_offsets.handle,
@@ -82,12 +82,9 @@ ANYWHERE: dict[type[Message], Handler] = {
     OffsetForLeaderEpochRequest: offset_for_leader_epoch.handle,
     DescribeConfigsRequest: describe_configs.handle,
     DescribeClusterRequest: describe_cluster.handle,
-    DescribeReplicasRequest: describe_replicas.handle,
-}
-
-ON_CONTROLLER: dict[type[Message], Handler] = {
     CreateTopicsRequest: create_topics.handle,
     DeleteTopicsRequest: delete_topics.handle,
+    DescribeReplicasRequest: describe_replicas.handle,
 }
 
 FROM_BROKERS: dict[type[Message], Handler] = {
@@ -102,15 +99,12 @@ def route(node: Node, request: Received) -> None:
     """Hand `request` to its handler, and send what the handler answers at once."""
     message = request.message
     kind = type(message)
-    handler = ANYWHERE.get(kind)
+    handler = FROM_ANYBODY.get(kind)
+    if handler is None and request.peer is not None:
+        handler = FROM_BROKERS.get(kind)
     if handler is None:
-        if kind in ON_CONTROLLER:
-            handler = ON_CONTROLLER[kind] if node.controlling.active else node.forwarding.pass_on
-        elif kind in FROM_BROKERS and request.peer is not None:
-            handler = FROM_BROKERS[kind]
-        else:
-            node.close(request, f"{kind.__name__} is not taken from {request.client_host}")
-            return
+        node.close(request, f"{kind.__name__} is not taken from {request.client_host}")
+        return
     response = handler(node, request, message)
     if response is not None:
         node.reply(request, response)
