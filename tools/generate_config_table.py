@@ -45,6 +45,7 @@ REASONS = {
     "add.partitions.to.txn": "transactions are not served yet",
     "allow.everyone": "there is no authorizer yet",
     "alter.log.dirs": "one log folder a broker",
+    "authorizer": "refused when set: there is no authorizer yet",
     "auto.leader.rebalance": "leadership moves back by hand alone for now",
     "background.threads": "one thread does the work of a broker",
     "client.quota": "quotas are not enforced yet",
@@ -91,6 +92,7 @@ REASONS = {
     "num.network.threads": "one thread does the work of a broker",
     "process.roles": "there is no KRaft quorum; every broker may become controller",
     "quota": "quotas are not enforced yet",
+    "remote.log.storage.system.enable": "refused when true: tiered storage is not planned",
     "replica.selector": "reads from followers by rack come later",
     "replication.quota": "replication is not throttled yet",
     "remote.": "tiered storage is not planned",
@@ -103,6 +105,7 @@ REASONS = {
     "match": "client metrics are not taken yet",
     "metrics": "client metrics are not taken yet",
     "transaction": "transactions are not served yet",
+    "zookeeper.connect": "refused: the ZooKeeper coordinator comes later",
     "zookeeper": "the ZooKeeper coordinator comes later",
 }
 

@@ -15,7 +15,9 @@ DOCS: Final[dict[str, str]] = {
     ),
     "broker.id": "Another spelling of node.id.",
     "broker.rack": "Where the broker stands; replicas of a partition are spread over racks.",
-    "cleanup.policy": "What becomes of old segments: delete, compact, or both.",
+    "cleanup.policy": (
+        "delete, compact or both. Records of compacted topics need keys; old segments stay as yet."
+    ),
     "compression.type": "Codec in which batches are stored; producer keeps what the producer sent.",
     "connections.max.idle.ms": "A connection without a request for so long is closed.",
     "controlled.shutdown.enable": "A broker asked to stop first moves its leaderships away.",
@@ -42,7 +44,9 @@ DOCS: Final[dict[str, str]] = {
     "inter.broker.listener.name": "The listener by which brokers reach each other.",
     "listener.security.protocol.map": "Security protocol of each listener name.",
     "listeners": "Addresses to listen on: NAME://HOST:PORT, comma separated.",
-    "log.cleanup.policy": "What becomes of old segments: delete, compact, or both.",
+    "log.cleanup.policy": (
+        "delete, compact or both. Records of compacted topics need keys; old segments stay as yet."
+    ),
     "log.dir": "Folder of the logs, when log.dirs is not given.",
     "log.dirs": "Folder of the logs.",
     "log.flush.interval.messages": "Records after which a log is synced to the device.",
@@ -92,7 +96,9 @@ DOCS: Final[dict[str, str]] = {
         "How often committed offsets that have expired are looked for."
     ),
     "offsets.retention.minutes": "How long the offsets of a group without members are kept.",
-    "offsets.topic.compression.codec": "Codec of the topic with the committed offsets: 0 for none.",
+    "offsets.topic.compression.codec": (
+        "Codec of the topic with the committed offsets: 0 none, 1 gzip, 2 snappy, 3 lz4, 4 zstd."
+    ),
     "offsets.topic.num.partitions": "Partitions of the topic with the committed offsets.",
     "offsets.topic.replication.factor": "Replicas of the topic with the committed offsets.",
     "offsets.topic.segment.bytes": "Segment size of the topic with the committed offsets.",
@@ -124,7 +130,9 @@ DOCS: Final[dict[str, str]] = {
     "segment.bytes": "Size at which a new segment begins.",
     "segment.index.bytes": "Size of an offset index at which a new segment begins.",
     "segment.ms": "Age at which a new segment begins.",
+    "socket.listen.backlog.size": "Connections that may wait to be accepted.",
     "socket.request.max.bytes": "Largest request; a longer one closes its connection.",
+    "transaction.max.timeout.ms": "Longest time-out that a transactional producer may ask for.",
     "unclean.leader.election.enable": (
         "A replica that may lack committed records may lead when no other can."
     ),

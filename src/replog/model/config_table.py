@@ -22,7 +22,7 @@ class ConfigKey(NamedTuple):
 
 # fmt: off
 _TOPIC: Final = (
-    ("cleanup.policy", "list", "delete", False, False, "compact|delete", "log.cleanup.policy"),
+    ("cleanup.policy", "list", "delete", False, True, "compact|delete", "log.cleanup.policy"),
     ("compression.gzip.level", "int", "-1", False, False, "-1..9", "compression.gzip.level"),
     ("compression.lz4.level", "int", "9", False, False, "1..17", "compression.lz4.level"),
     ("compression.type", "string", "producer", False, False,
@@ -68,7 +68,7 @@ _TOPIC: Final = (
     ("segment.index.bytes", "int", "10485760", False, True, ">=4", "log.index.size.max.bytes"),
     ("segment.jitter.ms", "long", "0", False, False, ">=0", "log.roll.jitter.ms"),
     ("segment.ms", "long", "604800000", False, True, ">=1", "log.roll.ms"),
-    ("unclean.leader.election.enable", "boolean", "false", False, False, "",
+    ("unclean.leader.election.enable", "boolean", "false", False, True, "",
      "unclean.leader.election.enable"),
 )
 
