@@ -38,8 +38,8 @@ def load_image(
     """Build the image for the controller `controller_id` of `epoch`. Its version is 0.
 
     The broker table is as the last controller left it, not as brokers are registered now: the
-    difference is what `Draft.registrations` is for. A broker that partitions name, but of which
-    nothing is known, stands in it with no epoch, so that it counts as gone or restarted.
+    difference is what `Draft.registrations` is for. Where there is no such table, every member of an
+    ISR stands in it with no epoch, so that it counts as gone or restarted.
     """
     cluster = ClusterState(
         cluster_id=cluster_id, controller_id=controller_id, controller_epoch=epoch, version=0
@@ -70,22 +70,24 @@ def load_image(
 
 def _load_broker_states(loaded: Loaded, nodes: Mapping[str, StoredNode]) -> None:
     cluster = loaded.image.cluster
+    loaded.registered, unreadable = load_registrations(nodes)
+    loaded.reports += unreadable
     node = nodes.get(stored.BROKER_STATES)
-    states: dict[int, tuple[int, BrokerState]] = {}
+    loaded.image.states_stored = node is not None
+    states: dict[int, tuple[int, BrokerState]] | None = None
     if node is not None:
-        loaded.image.states_stored = True
         try:
             states = stored.decode_broker_states(node.data)
         except stored.BadNode as error:
             loaded.reports.append(
-                f"all brokers count as restarted: {stored.BROKER_STATES}: {error}"
+                f"all brokers count as restarted, as {stored.BROKER_STATES} is bad: {error}"
             )
-    for _, record in cluster.partitions():
-        for broker in (*record.isr, record.leader):
-            if broker >= 0:
-                states.setdefault(broker, (NO_EPOCH, BrokerState.ACTIVE))
-    loaded.registered, unreadable = load_registrations(nodes)
-    loaded.reports += unreadable
+    if states is None:
+        states = {
+            broker: (NO_EPOCH, BrokerState.ACTIVE)
+            for _, record in cluster.partitions()
+            for broker in record.isr
+        }
     for broker, (epoch, state) in sorted(states.items()):
         known = loaded.registered.get(broker)
         endpoints = known.endpoints if known is not None else ()
