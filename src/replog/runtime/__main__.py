@@ -3,7 +3,7 @@
 import sys
 from pathlib import Path
 
-from replog.runtime.broker import run_broker_file
+from replog.runtime.broker import run_broker
 
 if __name__ == "__main__":
-    sys.exit(run_broker_file(Path(sys.argv[1])))
+    sys.exit(run_broker(Path(sys.argv[1])))

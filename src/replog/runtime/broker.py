@@ -18,6 +18,7 @@ from asyncio import AbstractEventLoop, new_event_loop
 from pathlib import Path
 from typing import Final
 
+from replog.log.checkpoints import WrongFolder, claim_folder
 from replog.log.disk import DiskError
 from replog.model.cluster import Endpoint
 from replog.model.config import BrokerConfig, ConfigError, parse_properties
@@ -88,12 +89,15 @@ class BrokerProcess:
             coordination = self._coordination = self._open_coordination()
             cluster = join_cluster(coordination)
             disk = OsDisk(str(self._log_dir))
+            claim_folder(disk, cluster_id=cluster.cluster_id, node_id=self._config.node_id)
             node = self._make_node(cluster, disk)
             loop = _new_loop()
             host = NodeLoop(loop, node, coordination, cluster, self._limits())
             return self._serve(host, node, started)
         except (ListenError, CoordinationError, DiskError) as error:
             raise StartError(str(error)) from error
+        except WrongFolder as error:
+            raise StartError(f"{self._log_dir}: {error}") from error
         except OSError as error:
             where = f"{error.filename}: " if error.filename else ""
             raise StartError(f"{where}{error.strerror or error}") from error
@@ -270,7 +274,7 @@ def _new_loop() -> AbstractEventLoop:
     return uvloop.new_event_loop()
 
 
-def run_broker(given: dict[str, str]) -> int:
+def run_broker_settings(given: dict[str, str]) -> int:
     """Run a broker with these settings; returns the exit code. Mistakes are said in one line."""
     try:
         config = BrokerConfig(given)
@@ -291,12 +295,12 @@ def run_broker(given: dict[str, str]) -> int:
         return EXIT_FAILED
 
 
-def run_broker_file(path: Path) -> int:
-    """As `run_broker`, with the settings of a properties file."""
+def run_broker(path: Path) -> int:
+    """As `run_broker_settings`, with those of a properties file."""
     try:
         given = parse_properties(path.read_text())
     except (OSError, ValueError) as error:
         reason = error.strerror if isinstance(error, OSError) else error
         print(f"replog: {path} can't be read: {reason}", file=sys.stderr, flush=True)
         return EXIT_FAILED
-    return run_broker(given)
+    return run_broker_settings(given)

@@ -14,12 +14,12 @@ def user_folder() -> Path:
     return Path(platformdirs.user_data_dir("replog"))
 
 
-def default_data() -> Path:
+def default_data_dir() -> Path:
     """The data folder of a cluster whose user names none."""
     return user_folder() / "cluster"
 
 
-def remember(data: Path) -> None:
+def remember_up(data: Path) -> None:
     """`data` is the cluster that was started last. A folder that can't be written is no error."""
     folder = user_folder()
     try:
@@ -31,7 +31,7 @@ def remember(data: Path) -> None:
         pass  # the next command then has to be told --data
 
 
-def last() -> Path | None:
+def last_up() -> Path | None:
     """The data folder of the last `up`; None when there was none."""
     try:
         return Path(json.loads((user_folder() / _FILE).read_text())["data"])

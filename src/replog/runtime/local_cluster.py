@@ -26,6 +26,7 @@ from typing import Final
 
 from replog.model.config import BrokerConfig, ConfigError
 from replog.runtime.client import AdminClient, ClientError
+from replog.runtime.last_up import default_data_dir, last_up, remember_up
 from replog.runtime.ports import PortError, check_ports, free_ports
 from replog.runtime.processes import (
     ProcessRef,
@@ -37,9 +38,13 @@ from replog.runtime.processes import (
 )
 from replog.version import __version__
 
+__all__ = ["ClusterError", "LocalCluster", "default_data_dir", "last_up"]
+
 HOST: Final = "127.0.0.1"
 PORT_MAX: Final = 65_535
 STOP_TIMEOUT_S: Final = 30.0
+READY_TIMEOUT_S: Final = 30.0
+PLAN_FILE: Final = "cluster.json"
 _READY_POLL_S: Final = 0.01
 
 
@@ -63,11 +68,6 @@ class Plan:
     settings: dict[str, str] = field(default_factory=dict)  # Kafka names, for every broker
     version: str = __version__
 
-    @property
-    def bootstrap(self) -> str:
-        """For `--bootstrap-server` and `bootstrap.servers`."""
-        return ",".join(f"{HOST}:{member.port}" for member in self.members)
-
 
 @dataclass(frozen=True, slots=True)
 class BrokerStatus:
@@ -83,38 +83,58 @@ class BrokerStatus:
 class LocalCluster:
     """The cluster of one data folder, whether it runs or not."""
 
-    def __init__(self, data: Path) -> None:
-        self.data = data.absolute()
+    def __init__(self, data_dir: Path, plan: Plan) -> None:
+        """Use `plan` or `load`."""
+        self.data_dir = data_dir
+        self._plan = plan
+
+    @classmethod
+    def load(cls, data_dir: Path) -> "LocalCluster":
+        """The cluster that was made in this folder. Raises ClusterError when there is none."""
+        data_dir = data_dir.absolute()
+        return cls(data_dir, _read_plan(data_dir))
+
+    @classmethod
+    def plan(
+        cls,
+        data_dir: Path,
+        *,
+        brokers: int = 3,
+        first_id: int = 0,
+        port: int = 9092,
+        settings: Mapping[str, str] | None = None,
+    ) -> "LocalCluster":
+        """A cluster that can be brought up, or ClusterError. Nothing is made.
+
+        `port` is the first of consecutive ones; 0 picks free ones.
+        """
+        if brokers < 1:
+            raise ClusterError("a cluster has at least one broker")
+        last = port + brokers - 1
+        if port and not 1 <= port <= last <= PORT_MAX:
+            raise ClusterError(f"ports {port} to {last} are not all between 1 and {PORT_MAX}")
+        ports = list(range(port, port + brokers)) if port else free_ports(HOST, brokers)
+        members = tuple(Member(first_id + n, p) for n, p in enumerate(ports))
+        cluster = cls(data_dir.absolute(), Plan(members, dict(settings or {})))
+        cluster._check()
+        return cluster
 
     # ---- what there is ----------------------------------------------------------------------
 
     @property
-    def exists(self) -> bool:
-        """Whether a cluster was made in this folder."""
-        return self._file.is_file()
-
-    def read_plan(self) -> Plan:
-        """The plan of the cluster. Raises ClusterError when there is none that can be read."""
-        try:
-            found = json.loads(self._file.read_text())
-            members = tuple(Member(m["broker_id"], m["port"]) for m in found["members"])
-            return Plan(members, dict(found["settings"]), found["version"])
-        except FileNotFoundError as error:
-            raise ClusterError(f"there is no cluster in {self.data}") from error
-        except OSError as error:
-            raise ClusterError(f"{self._file} can't be read: {error.strerror}") from error
-        except (ValueError, KeyError, TypeError) as error:
-            raise ClusterError(f"{self._file} is damaged: {error!r}") from error
+    def members(self) -> tuple[Member, ...]:
+        """The brokers, by id."""
+        return self._plan.members
 
     @property
-    def bootstrap(self) -> str:
-        """Addresses of all brokers."""
-        return self.read_plan().bootstrap
+    def bootstrap_servers(self) -> str:
+        """For `--bootstrap-server`, and for clients."""
+        return ",".join(f"{HOST}:{member.port}" for member in self.members)
 
     @property
     def coordinator(self) -> Path:
         """The coordinator's database."""
-        return self.data / "coordinator" / "replog.db"
+        return self.data_dir / "coordinator" / "replog.db"
 
     def log_file(self, broker_id: int) -> Path:
         """Where the broker writes what it has to say."""
@@ -126,7 +146,7 @@ class LocalCluster:
 
     def status(self) -> list[BrokerStatus]:
         """Each broker, in the order of the plan."""
-        return [self._status(member) for member in self.read_plan().members]
+        return [self._status(member) for member in self.members]
 
     def running(self) -> list[int]:
         """Ids of the brokers whose processes are there, paused ones among them."""
@@ -134,70 +154,50 @@ class LocalCluster:
 
     # ---- making and starting ----------------------------------------------------------------
 
-    def plan(
-        self,
-        *,
-        brokers: int = 3,
-        first_id: int = 0,
-        port: int = 9092,
-        settings: Mapping[str, str] | None = None,
-    ) -> Plan:
-        """A plan that can work, or ClusterError. Nothing is made.
-
-        `port` is the first of consecutive ones; 0 picks free ports.
-        """
-        if brokers < 1:
-            raise ClusterError("a cluster has at least one broker")
-        last = port + brokers - 1
-        if port and not 1 <= port <= last <= PORT_MAX:
-            raise ClusterError(f"ports {port} to {last} are not all between 1 and {PORT_MAX}")
-        ports = list(range(port, port + brokers)) if port else free_ports(HOST, brokers)
-        members = tuple(Member(first_id + n, p) for n, p in enumerate(ports))
-        plan = Plan(members, dict(settings or {}))
-        self._check(plan)
-        return plan
-
-    def up(self, plan: Plan | None = None, *, fork: bool | None = None) -> Plan:
-        """Start all brokers of a new cluster (`plan`) or of the one that is here; returns its plan.
+    def up(self, *, fork: bool | None = None, remember: bool = True) -> None:
+        """Start all brokers of a new cluster, or of the one that is in the folder already.
 
         All ports are checked before anything is made. `fork` None: fork unless this process has
-        threads, which a fork would break.
+        threads, which a fork would break. `remember`: this is the last `up` from now on.
         """
-        plan = self._plan_to_start(plan)
-        self._check_ports(plan.members)
+        self._check_folder()
+        self._check_ports(self.members)
         try:
-            self.data.mkdir(parents=True, exist_ok=True)
-            _write_json(self._file, asdict(plan))
-            for member in plan.members:
-                self._prepare(plan, member)
+            self.data_dir.mkdir(parents=True, exist_ok=True)
+            _write_json(self.data_dir / PLAN_FILE, asdict(self._plan))
+            for member in self.members:
+                self._prepare(member)
         except OSError as error:
-            raise ClusterError(
-                f"{error.filename or self.data} can't be written: {error.strerror}"
-            ) from error
+            where = error.filename or self.data_dir
+            raise ClusterError(f"{where} can't be written: {error.strerror}") from error
         if fork is None:
             fork = threading.active_count() == 1
         if fork:
             _import_broker()
-        for member in plan.members:
-            pid = self._fork(member) if fork else self._spawn(member)
-            self._remember(member, pid)
-        return plan
+        for member in self.members:
+            self._remember(member, self._fork(member) if fork else self._spawn(member))
+        if remember:
+            remember_up(self.data_dir)
 
-    def start(self, broker_id: int) -> None:
-        """Start one broker as a process of its own. Raises ClusterError when it runs already."""
-        plan = self.read_plan()
-        member = self._member(plan, broker_id)
+    def start(self, broker_id: int, timeout_s: float = READY_TIMEOUT_S) -> None:
+        """Start one broker as a process that needs no parent, and wait until it has joined.
+
+        `timeout_s` 0: don't wait. Raises ClusterError, also when it runs already.
+        """
+        member = self._member(broker_id)
         if self._status(member).state is not ProcessState.DEAD:
             raise ClusterError(f"broker {broker_id} is running already")
         self._check_ports([member])
-        self._prepare(plan, member)
+        self._prepare(member)
         self._remember(member, self._spawn(member))
+        if timeout_s:
+            self.wait_ready(timeout_s, [broker_id])
 
     # ---- ending -----------------------------------------------------------------------------
 
     def down(self, timeout_s: float = STOP_TIMEOUT_S) -> list[int]:
         """Stop all brokers: SIGTERM, then SIGKILL to who is late. Returns the ids of the latter."""
-        found = [(m.broker_id, self._process(m.broker_id)) for m in self.read_plan().members]
+        found = [(m.broker_id, self._process(m.broker_id)) for m in self.members]
         processes = [(broker_id, p) for broker_id, p in found if p is not None]
         for _, process in processes:
             process.send(signal.SIGTERM)
@@ -234,13 +234,14 @@ class LocalCluster:
 
     # ---- waiting ----------------------------------------------------------------------------
 
-    def wait_ready(self, timeout_s: float = 30.0, brokers: list[int] | None = None) -> None:
+    def wait_ready(
+        self, timeout_s: float = READY_TIMEOUT_S, brokers: list[int] | None = None
+    ) -> None:
         """Until each of `brokers` (default: all) knows all of them, and a controller.
 
         Raises ClusterError with what a broker said last when it ends, or when time is up.
         """
-        plan = self.read_plan()
-        wanted = {m.broker_id: m for m in plan.members if brokers is None or m.broker_id in brokers}
+        wanted = {m.broker_id: m for m in self.members if brokers is None or m.broker_id in brokers}
         deadline = time.monotonic() + timeout_s
         waiting = list(wanted.values())
         reason = "nobody answers"
@@ -266,36 +267,32 @@ class LocalCluster:
 
     # ---- inside -----------------------------------------------------------------------------
 
-    @property
-    def _file(self) -> Path:
-        return self.data / "cluster.json"
-
     def _folder(self, broker_id: int) -> Path:
-        return self.data / f"broker-{broker_id}"
+        return self.data_dir / f"broker-{broker_id}"
 
-    def _plan_to_start(self, plan: Plan | None) -> Plan:
-        if self.exists:
-            there = self.read_plan()
-            if plan is not None and plan.members != there.members:
-                raise ClusterError(
-                    f"{self.data} holds a cluster of {_describe(there)}, not {_describe(plan)}"
-                )
-            running = self.running()
-            if running:
-                raise ClusterError(f"brokers {', '.join(map(str, running))} are running already")
-            plan = plan or there
-        elif plan is None:
-            raise ClusterError(f"there is no cluster in {self.data}")
-        self._check(plan)
-        return plan
+    def _check_folder(self) -> None:
+        """The folder is new, or holds this very cluster, and nothing of it runs."""
+        if not (self.data_dir / PLAN_FILE).is_file():
+            return
+        there = _read_plan(self.data_dir)
+        if self.members != there.members:
+            wanted = _describe(self._plan)
+            raise ClusterError(
+                f"{self.data_dir} holds a cluster of {_describe(there)}, not of {wanted}"
+            )
+        running = self.running()
+        if running:
+            raise ClusterError(
+                f"brokers {', '.join(map(str, running))} of {self.data_dir} are running already"
+            )
 
-    def _check(self, plan: Plan) -> None:
+    def _check(self) -> None:
         """Settings that a broker would refuse are refused before anything is made."""
-        if "," in str(self.data):
-            raise ClusterError(f"{self.data}: a data folder's name can't have a comma")
-        for member in plan.members:
+        if "," in str(self.data_dir):
+            raise ClusterError(f"{self.data_dir}: a data folder's name can't have a comma")
+        for member in self.members:
             try:
-                BrokerConfig(self._properties(plan, member))
+                BrokerConfig(self._properties(member))
             except ConfigError as error:
                 raise ClusterError(str(error)) from error
 
@@ -306,19 +303,19 @@ class LocalCluster:
         except PortError as error:
             raise ClusterError(str(error)) from error
 
-    def _properties(self, plan: Plan, member: Member) -> dict[str, str]:
+    def _properties(self, member: Member) -> dict[str, str]:
         return {
-            **plan.settings,
+            **self._plan.settings,
             "node.id": str(member.broker_id),
             "listeners": f"PLAINTEXT://{HOST}:{member.port}",
             "log.dirs": str(self.log_dir(member.broker_id)),
             "replog.coordinator": f"sqlite:{self.coordinator}",
         }
 
-    def _prepare(self, plan: Plan, member: Member) -> None:
+    def _prepare(self, member: Member) -> None:
         folder = self._folder(member.broker_id)
         folder.mkdir(exist_ok=True)
-        lines = [f"{k}={_escape(v)}" for k, v in self._properties(plan, member).items()]
+        lines = [f"{k}={_escape(v)}" for k, v in self._properties(member).items()]
         (folder / "server.properties").write_text("\n".join(lines) + "\n")
 
     def _fork(self, member: Member) -> int:
@@ -330,10 +327,9 @@ class LocalCluster:
         code = 1
         try:
             self._detach(member)
-            from replog.runtime.broker import run_broker
+            from replog.runtime.broker import run_broker_settings
 
-            plan = self.read_plan()
-            code = run_broker(self._properties(plan, member))
+            code = run_broker_settings(self._properties(member))
         finally:
             sys.stderr.flush()
             os._exit(code)
@@ -390,7 +386,7 @@ class LocalCluster:
         return None if process.state() is ProcessState.DEAD else process
 
     def _live(self, broker_id: int) -> ProcessRef:
-        self._member(self.read_plan(), broker_id)
+        self._member(broker_id)
         process = self._process(broker_id)
         if process is None:
             raise ClusterError(f"broker {broker_id} is not running")
@@ -404,12 +400,26 @@ class LocalCluster:
             member.broker_id, member.port, pid, state, self.log_file(member.broker_id)
         )
 
-    def _member(self, plan: Plan, broker_id: int) -> Member:
-        for member in plan.members:
+    def _member(self, broker_id: int) -> Member:
+        for member in self.members:
             if member.broker_id == broker_id:
                 return member
-        ids = ", ".join(str(m.broker_id) for m in plan.members)
-        raise ClusterError(f"there is no broker {broker_id} in {self.data}: it has {ids}")
+        ids = ", ".join(str(m.broker_id) for m in self.members)
+        raise ClusterError(f"there is no broker {broker_id} in {self.data_dir}: it has {ids}")
+
+
+def _read_plan(data_dir: Path) -> Plan:
+    path = data_dir / PLAN_FILE
+    try:
+        found = json.loads(path.read_text())
+        members = tuple(Member(m["broker_id"], m["port"]) for m in found["members"])
+        return Plan(members, dict(found["settings"]), found["version"])
+    except FileNotFoundError as error:
+        raise ClusterError(f"there is no cluster in {data_dir}") from error
+    except OSError as error:
+        raise ClusterError(f"{path} can't be read: {error.strerror}") from error
+    except (ValueError, KeyError, TypeError) as error:
+        raise ClusterError(f"{path} is damaged: {error!r}") from error
 
 
 def _import_broker() -> None:

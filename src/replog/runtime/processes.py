@@ -6,19 +6,19 @@ import signal
 import subprocess
 import time
 from dataclasses import dataclass
-from enum import Enum
+from enum import StrEnum
 from pathlib import Path
 from typing import Final
 
 _POLL_S: Final = 0.01
 
 
-class ProcessState(Enum):
+class ProcessState(StrEnum):
     """What the operating system says of a process."""
 
     RUNNING = "running"
     PAUSED = "paused"
-    DEAD = "dead"
+    DEAD = "stopped"
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,0 +1,424 @@
+"""Connections of clients: whole, in pieces, garbage, slow, too many."""
+
+import logging
+import random
+import socket
+import struct
+import time
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from tests.runtime.stub import (
+    Client,
+    MemoryFile,
+    RealFile,
+    Server,
+    StubNode,
+    ask,
+    logged,
+    name_of,
+    named,
+    serving,
+)
+
+from replog.model.errors import InvariantBroken
+from replog.model.inputs import Tick
+from replog.model.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
+from replog.model.messages.fetch import FetchRequest, FetchResponse
+from replog.model.messages.update_cluster import UpdateClusterRequest
+from replog.model.outputs import RangeInvalidated, Reply
+from replog.model.records import FileRange
+from replog.runtime.limits import FRAMES_PER_TURN, Limits
+
+FETCH_VERSION = 17
+
+
+@pytest.mark.parametrize("use_uvloop", [True, False])
+def test_a_request_is_answered_under_either_loop(use_uvloop: bool) -> None:
+    with serving(use_uvloop=use_uvloop) as server, Client(server.port) as client:
+        assert client.ask("hello") == "hello"
+        event = server.node.received[0]
+        assert (event.client_id, event.client_host) == ("test", "127.0.0.1")
+        assert event.listener == "PLAINTEXT" and event.peer is None
+
+
+def test_a_request_that_comes_in_pieces_is_one_request() -> None:
+    rng = random.Random(5)
+    with serving() as server, Client(server.port) as client:
+        client.sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        data = client.encode(ask("a")) + client.encode(ask("b" * 300))
+        at = 0
+        while at < len(data):
+            step = rng.choice((1, 2, 3, 50, 200))
+            client.sock.sendall(data[at : at + step])
+            at += step
+            time.sleep(0.001)
+        assert [client.name(), client.name()] == ["a", "b" * 300]
+
+
+def test_replies_leave_in_the_order_of_requests_whatever_is_answered_first() -> None:
+    with serving() as server, Client(server.port) as client:
+        names = ["one", "park", "two", "park", "release", "three"]
+        client.send(*(ask(n) for n in names))
+        assert [client.name() for _ in names] == [
+            "one",
+            "parked",
+            "two",
+            "parked",
+            "release",
+            "three",
+        ]
+
+
+def test_more_requests_at_once_than_a_turn_takes_are_all_answered() -> None:
+    count = 5 * FRAMES_PER_TURN + 1
+    with serving() as server, Client(server.port) as client:
+        client.send(*(ask(str(n)) for n in range(count)))
+        assert [client.name() for _ in range(count)] == [str(n) for n in range(count)]
+
+
+def test_one_client_that_floods_does_not_starve_another() -> None:
+    with serving() as server, Client(server.port) as flood, Client(server.port) as other:
+        flood.send(*(ask("f") for _ in range(2000)))
+        other.send(ask("o"))
+        server.node.wait(lambda n: any(name_of(e) == "o" for e in n.received))
+        before = next(i for i, e in enumerate(server.node.received) if name_of(e) == "o")
+        assert before < 2000
+        assert other.name() == "o"
+
+
+def test_requests_in_flight_are_taken_up_to_the_limit_and_the_rest_later() -> None:
+    limits = Limits(requests_in_flight=3)
+    with serving(limits=limits) as server, Client(server.port) as client:
+        client.send(*(ask("park") for _ in range(5)))
+        server.node.wait(lambda n: len(n.parked) == 3)
+        time.sleep(0.1)
+        assert len(server.node.parked) == 3, "one past the limit waits"
+        parked = server.node.parked[0]
+        server.carry(Reply(parked.connection, parked.token, named("first")))
+        server.node.wait(lambda n: len(n.parked) == 4)
+        assert client.name() == "first"
+
+
+def test_no_answer_is_sent_where_none_is_expected() -> None:
+    with serving() as server, Client(server.port) as client:
+        client.send(ask("park"), ask("after"))
+        server.node.wait(lambda n: len(n.received) == 2)
+        parked = server.node.parked[0]
+        server.carry(Reply(parked.connection, parked.token, None))
+        client.wire._sent.popleft()  # the client knows that `park` gets no answer
+        assert client.name() == "after"
+
+
+def test_a_version_that_nobody_knows_is_answered_without_the_node() -> None:
+    with serving() as server, Client(server.port) as client:
+        body = struct.pack(">hhih", 18, 99, 1, -1) + b"\0"
+        client.wire.request(ApiVersionsRequest(), 4, None)
+        client.sock.sendall(struct.pack(">i", len(body)) + body)
+        answer = client.receive()
+        assert isinstance(answer, ApiVersionsResponse) and answer.error_code == 35
+        assert server.node.received == []
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        pytest.param(struct.pack(">i", -1), id="negative size"),
+        pytest.param(struct.pack(">i", 1001), id="one past the limit"),
+        pytest.param(struct.pack(">i", 0), id="empty"),
+        pytest.param(b"GET / HTTP/1.1\r\n\r\n", id="http"),
+        pytest.param(struct.pack(">ihhih", 10, 999, 0, 1, -1), id="unknown key"),
+        pytest.param(struct.pack(">ihhih", 10, 3, 999, 1, -1), id="unknown version"),
+        pytest.param(struct.pack(">ihhih", 10, 3, 1, 1, 500), id="client id beyond the frame"),
+    ],
+)
+def test_garbage_closes_that_connection_with_one_line_and_no_other(
+    data: bytes, caplog: pytest.LogCaptureFixture
+) -> None:
+    with serving(limits=Limits(frame_bytes=1000)) as server, Client(server.port) as good:
+        assert good.ask("before") == "before"
+        with Client(server.port) as bad:
+            bad.sock.sendall(data)
+            assert bad.is_closed()
+        assert good.ask("after") == "after"
+        server.node.wait(lambda n: len(n.closed()) == 1)
+    assert logged(caplog, "closed:") == 1
+
+
+def test_a_request_at_the_size_limit_is_served() -> None:
+    with serving(limits=Limits(frame_bytes=1000)) as server, Client(server.port) as client:
+        spare = 1000 - (len(client.encode(ask(""))) - 4)
+        client.wire = type(client.wire)()
+        name = "n" * (spare - 1)  # a longer name takes a second byte for its length
+        data = client.encode(ask(name))
+        assert len(data) - 4 == 1000
+        client.sock.sendall(data)
+        assert client.name() == name
+
+
+def test_control_characters_do_not_reach_the_log(caplog: pytest.LogCaptureFixture) -> None:
+    from replog.runtime.connection import printable
+
+    assert printable("a\nb\x1b[31m\u2028") == "a\\x0ab\\x1b[31m\\x2028"
+    assert len(printable("x" * 10_000)) < 600
+
+
+def test_messages_between_brokers_do_not_exist_for_strangers() -> None:
+    with serving() as server, Client(server.port) as client:
+        client.sock.sendall(client.encode(UpdateClusterRequest(), 0))
+        assert client.is_closed()
+        assert server.node.received == []
+
+
+def test_a_step_that_raises_ends_that_connection_and_nothing_else(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    with serving() as server, Client(server.port) as good:
+        for _ in range(2):
+            with Client(server.port) as bad:
+                bad.send(ask("boom"))
+                assert bad.is_closed()
+        assert good.ask("still") == "still"
+    tracebacks = [r for r in caplog.records if r.exc_info]
+    assert len(tracebacks) == 1, "in full once for each place"
+    assert logged(caplog, "failed again") == 1
+
+
+def test_a_broken_invariant_ends_the_process_with_70() -> None:
+    node = StubNode()
+    with serving(node) as server, Client(server.port) as client:
+
+        def broken(*_: object) -> None:
+            raise InvariantBroken("two leaders in one epoch")
+
+        node.step = broken  # type: ignore[assignment,method-assign]
+        client.send(ask("any"))
+        assert client.is_closed()
+        server._thread.join(20)
+        assert server.host.exit_code == 70
+
+
+def test_an_answer_that_can_not_be_encoded_closes_the_connection() -> None:
+    with serving() as server, Client(server.port) as client:
+        client.send(ask("park"))
+        server.node.wait(lambda n: len(n.parked) == 1)
+        parked = server.node.parked[0]
+        server.carry(Reply(parked.connection, parked.token, named(object())))  # type: ignore[arg-type]
+        assert client.is_closed()
+
+
+# ---- big answers ----------------------------------------------------------------------------
+
+
+def _files(tmp_path: Path, data: bytes) -> dict[str, RealFile | MemoryFile]:
+    return {"sendfile": RealFile(tmp_path / "f", data), "memory": MemoryFile(data)}
+
+
+@pytest.mark.parametrize("kind", ["sendfile", "memory", "buffer"])
+def test_ranges_and_buffers_arrive_alike(tmp_path: Path, kind: str) -> None:
+    data = random.Random(1).randbytes(9_000_000)
+    node = StubNode()
+    if kind == "buffer":
+        node.ranges = [memoryview(data)[10:8_500_000], memoryview(data)[:1]]
+    else:
+        file = _files(tmp_path, data)[kind]
+        node.ranges = [FileRange(file, 10, 8_499_990), FileRange(file, 0, 1)]
+    with serving(node) as server, Client(server.port) as client:
+        for _ in range(2):
+            client.sock.sendall(client.encode(FetchRequest(), FETCH_VERSION))
+            client.send(ask("between"))
+            assert _records(client) == [data[10:8_500_000], data[:1]]
+            assert client.name() == "between"
+    if kind == "sendfile":
+        file = node.ranges[0].file  # type: ignore[union-attr]
+        assert isinstance(file, RealFile) and file.reads == 0
+
+
+def test_where_sendfile_is_refused_the_range_is_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(*_: object) -> int:
+        raise OSError(95, "not supported")
+
+    monkeypatch.setattr("os.sendfile", refuse)
+    file = RealFile(tmp_path / "f", b"z" * 100_000)
+    node = StubNode()
+    node.ranges = [FileRange(file, 5, 90_000)]
+    with serving(node) as server, Client(server.port) as client:
+        client.sock.sendall(client.encode(FetchRequest(), FETCH_VERSION))
+        assert _records(client) == [b"z" * 90_000]
+    assert file.reads > 0
+
+
+def _records(client: Client) -> list[bytes]:
+    answer = client.receive()
+    assert isinstance(answer, FetchResponse)
+    return [bytes(p.records or b"") for p in answer.responses[0].partitions]  # type: ignore[arg-type]
+
+
+def _stuck(server: Server, client: Client) -> None:
+    """Ask for more than socket buffers hold, and read none of it."""
+    client.sock.sendall(client.encode(FetchRequest(), FETCH_VERSION))
+    server.node.wait(lambda n: len(n.received) >= 1)
+
+
+def test_a_file_that_is_shorter_than_its_range_ends_the_connection(tmp_path: Path) -> None:
+    for file in _files(tmp_path, b"short").values():
+        node = StubNode()
+        node.ranges = [FileRange(file, 0, 6)]
+        with serving(node) as server, Client(server.port) as client:
+            client.sock.sendall(client.encode(FetchRequest(), FETCH_VERSION))
+            assert client.is_closed()
+
+
+def test_a_truncation_closes_who_still_has_to_get_the_range_and_nobody_else(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    file = RealFile(tmp_path / "f", bytes(60_000_000))
+    node = StubNode()
+    node.ranges = [FileRange(file, 0, 60_000_000)]
+    with serving(node) as server, Client(server.port) as slow, Client(server.port) as other:
+        _stuck(server, slow)
+        assert other.ask("x") == "x"
+        server.carry(RangeInvalidated(file, 60_000_000))
+        assert other.ask("y") == "y"
+        assert server.connections() == 2, "the range ends before the truncation"
+        server.carry(RangeInvalidated(file, 59_999_999))
+        assert other.ask("z") == "z"
+        assert server.connections() == 1
+        assert slow.is_closed()
+    assert logged(caplog, "truncated") == 1
+
+
+def test_who_does_not_take_replies_is_not_read_from(tmp_path: Path) -> None:
+    file = RealFile(tmp_path / "f", bytes(30_000_000))
+    node = StubNode()
+    node.ranges = [FileRange(file, 0, 30_000_000)]
+    with serving(node, Limits(output_bytes=1000)) as server, Client(server.port) as client:
+        client.sock.sendall(b"".join(client.encode(FetchRequest(), FETCH_VERSION) for _ in "123"))
+        node.wait(lambda n: len(n.received) == 1)
+        time.sleep(0.1)
+        assert len(node.received) == 1
+        for _ in range(3):
+            assert len(_records(client)[0]) == 30_000_000
+        assert len(node.received) == 3
+
+
+# ---- limits ---------------------------------------------------------------------------------
+
+
+def test_connections_are_taken_up_to_the_limit(caplog: pytest.LogCaptureFixture) -> None:
+    limits = Limits(connections=3, connections_reserved=0)
+    with serving(limits=limits) as server:
+        clients = [Client(server.port) for _ in range(3)]
+        assert [c.ask("in") for c in clients] == ["in"] * 3
+        with Client(server.port) as late:
+            assert late.is_closed()
+        clients.pop().sock.close()
+        server.node.wait(lambda n: len(n.closed()) == 1)
+        with Client(server.port) as again:
+            assert again.ask("in") == "in"
+        for client in clients:
+            client.sock.close()
+    assert logged(caplog, "connections refused") == 1
+
+
+def test_connections_of_one_address_are_taken_up_to_the_limit() -> None:
+    limits = Limits(connections_per_ip=2, connections_reserved=0)
+    with serving(limits=limits) as server, Client(server.port) as one, Client(server.port) as two:
+        assert (one.ask("1"), two.ask("2")) == ("1", "2")
+        with Client(server.port) as three:
+            assert three.is_closed()
+
+
+def test_reserved_places_are_for_brokers_only(caplog: pytest.LogCaptureFixture) -> None:
+    limits = Limits(connections=1, connections_reserved=1, reserved_ms=200, sweep_ms=50)
+    with serving(limits=limits) as server, Client(server.port) as client:
+        assert client.ask("x") == "x"
+        with Client(server.port) as stranger:
+            stranger.send(ask("y"))
+            assert stranger.is_closed()
+        with Client(server.port) as silent:
+            assert silent.is_closed()
+    assert logged(caplog, "reserved for brokers") == 1
+    assert logged(caplog, "no broker's handshake came") == 1
+
+
+def test_half_a_request_is_waited_for_only_so_long(caplog: pytest.LogCaptureFixture) -> None:
+    limits = Limits(half_frame_ms=300, sweep_ms=50)
+    with serving(limits=limits) as server, Client(server.port) as slow, Client(server.port) as idle:
+        slow.sock.sendall(slow.encode(ask("x"))[:-1])
+        assert slow.is_closed()
+        assert idle.ask("y") == "y", "who has nothing under way may be silent"
+    assert logged(caplog, "half a request") == 1
+
+
+def test_dripping_bytes_do_not_extend_the_time_for_a_request() -> None:
+    limits = Limits(half_frame_ms=400, sweep_ms=50)
+    with serving(limits=limits) as server, Client(server.port) as slow:
+        data = slow.encode(ask("x" * 1000))
+        with pytest.raises((BrokenPipeError, ConnectionResetError)):
+            for byte in data:
+                slow.sock.sendall(bytes([byte]))
+                time.sleep(0.02)
+
+
+def test_idle_connections_are_closed_in_silence(caplog: pytest.LogCaptureFixture) -> None:
+    with serving(limits=Limits(idle_ms=300, sweep_ms=50)) as server, Client(server.port) as client:
+        assert client.ask("x") == "x"
+        assert client.is_closed()
+    assert logged(caplog, "closed:") == 0
+
+
+def test_large_requests_wait_while_all_together_hold_too_much(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    limits = Limits(
+        request_bytes=200_000, request_bytes_small=1_000, sweep_ms=50, half_frame_ms=1_500
+    )
+    with (
+        serving(limits=limits) as server,
+        Client(server.port) as one,
+        Client(server.port) as two,
+        Client(server.port) as small,
+    ):
+        halves = struct.pack(">i", 1_000_000) + bytes(150_000)
+        one.sock.sendall(halves)
+        two.sock.sendall(halves)
+        deadline = time.monotonic() + 20
+        while server.host.request_bytes <= 200_000 and time.monotonic() < deadline:
+            time.sleep(0.01)
+        held = server.host.request_bytes
+        one.sock.setblocking(False)
+        sent = 0
+        try:
+            while sent < 50_000_000:
+                sent += one.sock.send(bytes(100_000))
+        except BlockingIOError:
+            pass
+        time.sleep(0.2)
+        assert server.host.request_bytes - held < 100_000, "nobody reads on"
+        assert small.ask("s") == "s", "small requests pass"
+        server.node.wait(lambda n: len(n.closed()) == 2)
+        assert server.host.request_bytes == 0, "who can't be served in time makes room"
+        with Client(server.port) as three:
+            assert three.ask("t" * 30_000) == "t" * 30_000
+
+
+def test_limits_take_their_default_from_one_place() -> None:
+    assert replace(Limits()) == Limits()
+    assert Limits().frame_bytes == 104_857_600, "as Kafka's socket.request.max.bytes"
+
+
+def test_a_tick_comes_when_it_is_due(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.DEBUG)
+    node = StubNode()
+    with serving(node) as server, Client(server.port) as client:
+        started = time.monotonic()
+        node.deadline_ms = started * 1000 + 150
+        client.ask("sets the alarm")
+        node.deadline_ms += 100  # later than the alarm that is set
+        node.wait(lambda n: any(isinstance(e, Tick) for e in n.events))
+        assert time.monotonic() - started >= 0.24
+        assert sum(isinstance(e, Tick) for e in node.events) == 1
