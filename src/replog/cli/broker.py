@@ -11,8 +11,6 @@ from replog.cli.output import print_json
 if TYPE_CHECKING:
     from replog.runtime.local_cluster import LocalCluster
 
-READY_TIMEOUT_S = 30.0
-
 
 def _options(parser: Parser, verb: str) -> None:
     examples(parser, f"replog broker {verb} 1", f"replog broker {verb} 1 --data ./cluster")
@@ -48,13 +46,7 @@ def resume_options(parser: Parser) -> None:
 
 def start(arguments: Arguments) -> int:
     """Start a broker that was stopped or killed, and wait until it has joined."""
-    return _do(arguments, "started", lambda cluster: start_and_wait(cluster, arguments.id))
-
-
-def start_and_wait(cluster: "LocalCluster", broker_id: int) -> None:
-    """Return when the broker has registered and knows the cluster. Raises ClusterError."""
-    cluster.start(broker_id)
-    cluster.wait_ready(READY_TIMEOUT_S, [broker_id])
+    return _do(arguments, "started", lambda cluster: cluster.start(arguments.id))
 
 
 def stop(arguments: Arguments) -> int:
@@ -87,7 +79,7 @@ def _do(arguments: Arguments, done: str, act: Callable[["LocalCluster"], object]
     except ClusterError as error:
         raise Failure(str(error)) from error
     if arguments.format == "json":
-        print_json({"broker": arguments.id, "data": str(cluster.data), "done": done})
+        print_json({"broker": arguments.id, "data": str(cluster.data_dir), "done": done})
     else:
         print(f"{done} broker {arguments.id}")
     return OK
@@ -112,6 +104,6 @@ def run_options(parser: Parser) -> None:
 
 def run(arguments: Arguments) -> int:
     """Be one broker, in the foreground, until SIGTERM."""
-    from replog.runtime.broker import run_broker_file
+    from replog.runtime.broker import run_broker
 
-    return run_broker_file(Path(arguments.config))
+    return run_broker(Path(arguments.config))

@@ -7,7 +7,7 @@ from pathlib import Path
 from replog.cli.errors import Failure
 from replog.cli.options import Arguments
 from replog.runtime.client import AdminClient, ClientError
-from replog.runtime.last_up import last
+from replog.runtime.last_up import last_up
 from replog.runtime.local_cluster import ClusterError, LocalCluster
 
 CALL_TIMEOUT_S = 15.0
@@ -24,19 +24,17 @@ def local_cluster(arguments: Arguments) -> LocalCluster:
         raise Failure(
             "which cluster? Name its data folder with --data DIR, or start one with 'replog up'"
         )
-    cluster = LocalCluster(folder)
     try:
-        cluster.read_plan()
+        return LocalCluster.load(folder)
     except ClusterError as error:
         raise Failure(str(error)) from error
-    return cluster
 
 
 def data_folder(arguments: Arguments) -> Path | None:
     """`--data`, else the folder of the last `up`; None when there is neither."""
     if arguments.data:
         return Path(arguments.data)
-    return last()
+    return last_up()
 
 
 def bootstrap_servers(arguments: Arguments) -> str:
@@ -46,7 +44,7 @@ def bootstrap_servers(arguments: Arguments) -> str:
         return str(given)
     if data_folder(arguments) is None:
         raise Failure(NO_CLUSTER)
-    return local_cluster(arguments).bootstrap
+    return local_cluster(arguments).bootstrap_servers
 
 
 @contextmanager

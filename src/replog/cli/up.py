@@ -75,28 +75,27 @@ def up_options(parser: Parser) -> None:
 
 def up(arguments: Arguments) -> int:
     """Start the brokers; without --detach, wait for Ctrl-C and stop them."""
-    from replog.runtime.last_up import default_data, remember
+    from replog.runtime.last_up import default_data_dir
     from replog.runtime.local_cluster import ClusterError, LocalCluster
 
     if arguments.port + arguments.brokers - 1 > 65535:
         raise UsageError(f"ports {arguments.port} and up do not suffice for {arguments.brokers}")
-    folder = Path(arguments.data) if arguments.data else default_data()
+    folder = Path(arguments.data) if arguments.data else default_data_dir()
     given = local_defaults(arguments.brokers) | settings(arguments.set, "--set")
-    cluster = LocalCluster(folder)
     signal.signal(signal.SIGTERM, _interrupt)
     try:
-        plan = cluster.plan(
+        cluster = LocalCluster.plan(
+            folder,
             brokers=arguments.brokers,
             first_id=arguments.first_id,
             port=arguments.port,
             settings=given,
         )
-        cluster.up(plan)
+        cluster.up()
     except ClusterError as error:
         raise Failure(str(error)) from error
     try:
         cluster.wait_ready(READY_TIMEOUT_S)
-        remember(cluster.data)
         _announce(cluster, arguments)
         if not arguments.detach:
             signal.pause()
@@ -118,8 +117,8 @@ def _announce(cluster: "LocalCluster", arguments: Arguments) -> None:
     if arguments.format == "json":
         print_json(
             {
-                "bootstrap_servers": cluster.bootstrap,
-                "data": str(cluster.data),
+                "bootstrap_servers": cluster.bootstrap_servers,
+                "data": str(cluster.data_dir),
                 "brokers": [
                     {"broker": b.broker_id, "port": b.port, "pid": b.pid, "state": b.state.value}
                     for b in brokers
@@ -132,8 +131,8 @@ def _announce(cluster: "LocalCluster", arguments: Arguments) -> None:
             stop = "replog down" + (f" --data {arguments.data}" if arguments.data else "")
         print(
             f"brokers            {', '.join(f'{b.broker_id} (pid {b.pid})' for b in brokers)}\n"
-            f"bootstrap servers  {cluster.bootstrap}\n"
-            f"data folder        {cluster.data}\n"
+            f"bootstrap servers  {cluster.bootstrap_servers}\n"
+            f"data folder        {cluster.data_dir}\n"
             f"stop with          {stop}",
             flush=True,
         )
@@ -163,9 +162,9 @@ def down(arguments: Arguments) -> int:
     running = cluster.running()
     _stop(cluster)
     if arguments.format == "json":
-        print_json({"data": str(cluster.data), "stopped": running})
+        print_json({"data": str(cluster.data_dir), "stopped": running})
     elif running:
-        print(f"stopped {len(running)} brokers; data stays in {cluster.data}")
+        print(f"stopped {len(running)} brokers; data stays in {cluster.data_dir}")
     else:
-        print(f"no broker of {cluster.data} was running")
+        print(f"no broker of {cluster.data_dir} was running")
     return OK

@@ -34,28 +34,31 @@ class WalkCluster:
     """Starts brokers, stops them, and reads what they and the coordinator say."""
 
     def __init__(self, folder: Path, *, first_port: int | None, kill: bool) -> None:
-        self._cluster = LocalCluster(folder)
         self._kill = kill
-        self._first_port = first_port or free_ports(len(BROKERS))
+        given = local_defaults(len(BROKERS)) | {"auto.leader.rebalance.enable": "false"}
+        try:
+            self._cluster = LocalCluster.plan(
+                folder,
+                brokers=len(BROKERS),
+                port=first_port or free_ports(len(BROKERS)),
+                settings=given,
+            )
+        except ClusterError as error:
+            raise Failure(str(error)) from error
         self._alive = set(BROKERS)
         self._store: SqliteCoordination | None = None
         self.partitions = range(len(ASSIGNMENT))
-        self.bootstrap = ""
+        self.bootstrap = self._cluster.bootstrap_servers
 
     def begin(self) -> None:
         """Start all three and create the topic. Raises Failure."""
-        given = local_defaults(len(BROKERS)) | {"auto.leader.rebalance.enable": "false"}
         # Until the clients' threads run, Ctrl-C may interrupt anything; `end` cleans up.
         signal.signal(signal.SIGTERM, signal.default_int_handler)
         try:
-            plan = self._cluster.plan(
-                brokers=len(BROKERS), first_id=0, port=self._first_port, settings=given
-            )
-            self._cluster.up(plan)
+            self._cluster.up(remember=False)
             self._cluster.wait_ready(READY_TIMEOUT_S)
         except ClusterError as error:
             raise Failure(str(error)) from error
-        self.bootstrap = plan.bootstrap
         self._store = SqliteCoordination(self._cluster.coordinator, create=False)
         with self._client() as client:
             topic = CreatableTopic(
@@ -73,7 +76,7 @@ class WalkCluster:
         if self._store is not None:
             self._store.close()
             self._store = None
-        if self._cluster.exists and self._cluster.running():
+        if self._cluster.running():
             self._cluster.down()
 
     def stop_broker(self, broker_id: int) -> None:
@@ -88,17 +91,15 @@ class WalkCluster:
         """Start it on the data that it left."""
         try:
             self._cluster.start(broker_id)
-            self._cluster.wait_ready(READY_TIMEOUT_S, [broker_id])
         except ClusterError as error:
             raise Failure(str(error)) from error
         self._alive.add(broker_id)
 
     def observe(self) -> Observation:
         """Every live broker and the coordinator, each asked by itself."""
-        members = self._cluster.read_plan().members
         clients = {
             m.broker_id: partial(AdminClient, [("127.0.0.1", m.port)], CALL_TIMEOUT_S)
-            for m in members
+            for m in self._cluster.members
             if m.broker_id in self._alive
         }
         return observe(TOPIC, clients, self._read_store)
