@@ -8,7 +8,7 @@ partitions costs nothing per fetch.
 
 from __future__ import annotations
 
-from replog.model.ids import ZERO_TOPIC_ID, TopicPartition
+from replog.model.ids import TopicPartition
 from replog.model.inputs import PeerIdentity
 from replog.node.waits import Waits
 
@@ -19,6 +19,7 @@ class FetchItem:
     """One partition as the other side asks for it, and what it was last told of it."""
 
     __slots__ = (
+        "by_id",
         "current_leader_epoch",
         "fetch_offset",
         "fresh",
@@ -33,7 +34,8 @@ class FetchItem:
         "watched",
     )
 
-    def __init__(self, name: str, topic_id: bytes, partition: int) -> None:
+    def __init__(self, name: str, topic_id: bytes, partition: int, *, by_id: bool) -> None:
+        self.by_id = by_id  # the topic is named by its id, and `name` is empty
         self.name = name
         self.topic_id = topic_id
         self.partition = partition
@@ -49,7 +51,7 @@ class FetchItem:
 
     @property
     def key(self) -> ItemKey:
-        return (self.topic_id if self.topic_id != ZERO_TOPIC_ID else self.name, self.partition)
+        return (self.topic_id if self.by_id else self.name, self.partition)
 
 
 class ParkedFetch:

@@ -16,7 +16,7 @@ from replog.log.errors import LogCorrupt, OffsetsNotContiguous
 from replog.log.results import AppendResult
 from replog.model.cluster import BrokerRecord, Endpoint
 from replog.model.errors import ErrorCode, Refused
-from replog.model.ids import GROUP_OFFSETS_TOPIC, NO_LEADER, ZERO_TOPIC_ID, TopicPartition
+from replog.model.ids import GROUP_OFFSETS_TOPIC, NO_LEADER, TopicPartition
 from replog.model.inputs import PeerIdentity, Received
 from replog.model.outputs import Level, RangeInvalidated, Stopped
 from replog.model.partition import PartitionRecord
@@ -65,12 +65,14 @@ class Partitions:
 
     def resolve_item(self, item: FetchItem) -> Partition | ErrorCode:
         """`find` for a partition of a fetch, by name or by id; remembers the name in the item."""
-        if item.topic_id != ZERO_TOPIC_ID:
+        if item.by_id:
             name = self._node.cluster.topic_names.get(item.topic_id)
-            if name is None:
-                return ErrorCode.UNKNOWN_TOPIC_ID
             if item.tp is None:
+                if name is None:
+                    return ErrorCode.UNKNOWN_TOPIC_ID
                 item.tp = TopicPartition(name, item.partition)
+            elif name is None and item.tp.topic in self._node.cluster.topics:
+                return ErrorCode.INCONSISTENT_TOPIC_ID  # deleted and made again meanwhile
         elif item.tp is None:
             item.tp = TopicPartition(item.name, item.partition)
         return self.find(item.tp)

@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from replog.model.errors import ErrorCode, Refused
-from replog.model.ids import ZERO_TOPIC_ID
 from replog.model.inputs import PeerIdentity
 from replog.model.messages.fetch import FetchPartition, FetchRequest
 from replog.node.fetch_context import FetchContext, FetchItem
@@ -34,18 +33,14 @@ class FetchSessions:
         """The context of one request: a known session brought up to date, or a new one."""
         if message.session_epoch in (NEW_SESSION, NO_SESSION):
             self._close(self._sessions.get(message.session_id))
-            wants_session = message.session_epoch == NEW_SESSION and message.topics
-            session_id = self._new_id() if wants_session else 0
-            uses_ids = any(topic.topic_id != ZERO_TOPIC_ID for topic in message.topics)
-            context = FetchContext(
-                session_id=session_id, follower=follower, uses_topic_ids=uses_ids
-            )
+            session_id = self._new_id() if message.session_epoch == NEW_SESSION else 0
+            context = FetchContext(session_id=session_id, follower=follower, uses_topic_ids=by_id)
             self._take(context, message)
             if session_id:
                 self._sessions[session_id] = context
         else:
             known = self._sessions.get(message.session_id)
-            refused = self._refuse(known, message, follower)
+            refused = self._refuse(known, message, follower, by_id=by_id)
             if known is None or refused is not None:
                 return refused or Refused(ErrorCode.FETCH_SESSION_ID_NOT_FOUND)
             context = known
@@ -55,9 +50,9 @@ class FetchSessions:
                 context.parked.try_complete()
             self._take(context, message)
             for forgotten in message.forgotten_topics_data:
-                topic = self._named(forgotten.topic, forgotten.topic_id)
+                named = forgotten.topic_id if by_id else forgotten.topic
                 for partition in forgotten.partitions:
-                    context.forget((topic, partition), self._node.waits)
+                    context.forget((named, partition), self._node.waits)
             if not context.items:
                 self._close(context)
                 context.session_id = 0
@@ -66,32 +61,36 @@ class FetchSessions:
             context.watch(self._node.waits)
         return context
 
+    @staticmethod
     def _refuse(
-        self, known: FetchContext | None, message: FetchRequest, follower: PeerIdentity | None
+        known: FetchContext | None,
+        message: FetchRequest,
+        follower: PeerIdentity | None,
+        *,
+        by_id: bool,
     ) -> Refused | None:
         # A session belongs to one registration of a follower, or to consumers.
         if known is None or known.follower != follower:
             return Refused(ErrorCode.FETCH_SESSION_ID_NOT_FOUND)
         if message.session_epoch != known.epoch:
             return Refused(ErrorCode.INVALID_FETCH_SESSION_EPOCH)
-        named = [(t.topic, t.topic_id) for t in message.topics]
-        named += [(t.topic, t.topic_id) for t in message.forgotten_topics_data]
-        if any((topic_id != ZERO_TOPIC_ID) != known.uses_topic_ids for _, topic_id in named):
+        if by_id != known.uses_topic_ids and (message.topics or message.forgotten_topics_data):
             return Refused(ErrorCode.FETCH_SESSION_TOPIC_ID_ERROR)
         return None
-
-    @staticmethod
-    def _named(name: str, topic_id: bytes) -> str | bytes:
-        return topic_id if topic_id != ZERO_TOPIC_ID else name
 
     def _take(self, context: FetchContext, message: FetchRequest) -> None:
         """Bring `context` up to date with what the request names."""
         for topic in message.topics:
-            named = self._named(topic.topic, topic.topic_id)
+            named = topic.topic_id if context.uses_topic_ids else topic.topic
             for wanted in topic.partitions:
                 item = context.items.get((named, wanted.partition))
                 if item is None:
-                    item = FetchItem(topic.topic, topic.topic_id, wanted.partition)
+                    item = FetchItem(
+                        topic.topic,
+                        topic.topic_id,
+                        wanted.partition,
+                        by_id=context.uses_topic_ids,
+                    )
                 self._update(item, wanted)
                 context.add(item)
                 self._node.partitions.resolve_item(item)
@@ -103,6 +102,9 @@ class FetchSessions:
         item.last_fetched_epoch = wanted.last_fetched_epoch
         item.max_bytes = wanted.partition_max_bytes
         item.fresh = True
+        # Whoever names a partition may have thrown away what it was told before (another epoch,
+        # a truncation, an answer that overtook another): it is told anew.
+        item.sent_high_watermark = -1
 
     def _new_id(self) -> int:
         """A free session id, or 0 when there is no room for a session."""

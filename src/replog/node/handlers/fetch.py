@@ -40,8 +40,16 @@ if TYPE_CHECKING:
 CONSUMER = -1
 DEBUG_CONSUMER = -2  # reads up to the log end, as a follower does
 FIRST_VERSION_FROM_FOLLOWERS = 11  # KIP-392
+FIRST_VERSION_WITH_IDS = 13  # KIP-516
 FIRST_VERSION_WITH_LEADER_HINTS = 16  # KIP-951
 READ_COMMITTED = 1
+UNKNOWN = frozenset(
+    {
+        ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+        ErrorCode.UNKNOWN_TOPIC_ID,
+        ErrorCode.INCONSISTENT_TOPIC_ID,
+    }
+)
 
 
 def handle(node: Node, request: Received, message: FetchRequest) -> FetchResponse | None:
@@ -50,7 +58,8 @@ def handle(node: Node, request: Received, message: FetchRequest) -> FetchRespons
     follower = _authenticated(node, request, message, replica)
     if message.max_bytes < 0 or message.isolation_level not in (0, READ_COMMITTED):
         return FetchResponse(error_code=ErrorCode.UNKNOWN_SERVER_ERROR)
-    context = node.fetch_sessions.open(message, follower)
+    by_id = request.version >= FIRST_VERSION_WITH_IDS
+    context = node.fetch_sessions.open(message, follower, by_id=by_id)
     if isinstance(context, Refused):
         return FetchResponse(error_code=context.error)
     incremental = message.session_epoch > 0 and message.session_id != 0
@@ -202,7 +211,7 @@ class _Fetch(ParkedFetch):
         ):
             return ErrorCode.NOT_LEADER_OR_FOLLOWER
         if self.replica >= 0 and self.replica not in partition.record.replicas:
-            return ErrorCode.UNKNOWN_LEADER_EPOCH
+            return ErrorCode.NOT_LEADER_OR_FOLLOWER
         return ErrorCode.NONE
 
     def _note_progress(self, partition: Partition, item: FetchItem) -> None:
@@ -244,7 +253,7 @@ class _Fetch(ParkedFetch):
             partition_index=item.partition,
             error_code=error,
             high_watermark=-1,
-            aborted_transactions=[] if partition is None else None,
+            aborted_transactions=[] if error in UNKNOWN else None,
             records=b"",
         )
         if partition is not None and self.context.follower is not None:

@@ -104,6 +104,8 @@ class _Produce:
             return self._refuse(data.index, ErrorCode.INVALID_REQUIRED_ACKS)
         if name is None:
             return self._refuse(data.index, unknown)
+        if name in INTERNAL_TOPICS and self.request.client_id != ADMIN_CLIENT:
+            return self._refuse(data.index, ErrorCode.INVALID_TOPIC_EXCEPTION)
         tp = TopicPartition(name, data.index)
         partition = self.node.partitions.find(tp)
         if isinstance(partition, ErrorCode):
@@ -111,8 +113,6 @@ class _Produce:
         leader = partition.leader
         if leader is None:
             return self._refuse(data.index, ErrorCode.NOT_LEADER_OR_FOLLOWER, tp)
-        if name in INTERNAL_TOPICS and self.request.client_id != ADMIN_CLIENT:
-            return self._refuse(data.index, ErrorCode.INVALID_TOPIC_EXCEPTION)
         if self.message.acks == ALL and not leader.enough_in_sync:
             return self._refuse(data.index, ErrorCode.NOT_ENOUGH_REPLICAS)
         return self._write(partition, data)
