@@ -29,8 +29,13 @@ class FetchSessions:
         self._node = node
         self._sessions: dict[int, FetchContext] = {}
 
-    def open(self, message: FetchRequest, follower: PeerIdentity | None) -> FetchContext | Refused:
-        """The context of one request: a known session brought up to date, or a new one."""
+    def open(
+        self, message: FetchRequest, follower: PeerIdentity | None, *, by_id: bool
+    ) -> FetchContext | Refused:
+        """The context of one request: a known session brought up to date, or a new one.
+
+        `by_id`: this version of the request names topics by id.
+        """
         if message.session_epoch in (NEW_SESSION, NO_SESSION):
             self._close(self._sessions.get(message.session_id))
             session_id = self._new_id() if message.session_epoch == NEW_SESSION else 0
