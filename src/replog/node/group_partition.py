@@ -161,6 +161,9 @@ class GroupPartition:
             wall_ms=node.wall_ms,
             compression=node.config.offsets_topic_compression_codec,
         )
+        if len(batch) > partition.topic.max_message_bytes:
+            on_done(ErrorCode.MESSAGE_TOO_LARGE)
+            return
         at_once: list[ErrorCode] = []
         appending = True
 

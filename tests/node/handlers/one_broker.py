@@ -36,7 +36,7 @@ def record(*replicas: int, leader: int | None = None, epoch: int = 0) -> Partiti
 
 
 def topic_id(name: str) -> bytes:
-    return name.encode().ljust(16, b".")
+    return name.encode()[-16:].ljust(16, b".")
 
 
 class OneBroker:
