@@ -97,6 +97,10 @@ class FetchSessions:
                         by_id=context.uses_topic_ids,
                     )
                 self._update(item, wanted)
+                if context.follower is not None:
+                    # A follower may have thrown away what it was told before (another epoch, a
+                    # truncation, an answer that overtook another): it is told anew.
+                    item.sent_high_watermark = -1
                 context.add(item)
                 self._node.partitions.resolve_item(item)
 
@@ -107,9 +111,6 @@ class FetchSessions:
         item.last_fetched_epoch = wanted.last_fetched_epoch
         item.max_bytes = wanted.partition_max_bytes
         item.fresh = True
-        # Whoever names a partition may have thrown away what it was told before (another epoch,
-        # a truncation, an answer that overtook another): it is told anew.
-        item.sent_high_watermark = -1
 
     def _new_id(self) -> int:
         """A free session id, or 0 when there is no room for a session."""
