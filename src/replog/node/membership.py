@@ -228,6 +228,7 @@ class Membership:
             self._read_again = True
             return
         self._reading = True
+        epoch = self._node.broker_epoch
 
         def done(read: CoordinatorRead) -> None:
             again = self._read_again
@@ -235,6 +236,9 @@ class Membership:
             if read.nodes is None:
                 self._again(self.refresh)
             else:
+                # A read that is older than the registration can't say that it is gone.
+                if epoch != NO_EPOCH and epoch == self._node.broker_epoch:
+                    self._check_registration(read.nodes)
                 self._on_refreshed(read.nodes, read.token)
             if again:
                 self.refresh()
@@ -252,14 +256,18 @@ class Membership:
             self.refresh()
             self._start_refreshing()
 
+    def _check_registration(self, nodes: dict[str, StoredNode]) -> None:
+        """Register anew when somebody took the own node away."""
+        node = self._node
+        own = nodes.get(stored.broker_path(node.broker_id))
+        taken = own is None or own.created_at != node.broker_epoch
+        if taken and not self.departure.leaving:
+            node.report(Level.WARNING, "the registration is gone from the coordinator")
+            self._unregistered()
+            self._register()
+
     def _on_refreshed(self, nodes: dict[str, StoredNode], token: int) -> None:
         node = self._node
-        if self.standing is Standing.REGISTERED and not self.departure.leaving:
-            own = nodes.get(stored.broker_path(node.broker_id))
-            if own is None or own.created_at != node.broker_epoch:
-                node.report(Level.WARNING, "the registration is gone from the coordinator")
-                self._unregistered()
-                self._register()
         epoch_node = nodes.get(CONTROLLER_EPOCH)
         epoch = self._stored_epoch(epoch_node)
         self._epoch_seen = max(self._epoch_seen, epoch)
@@ -311,6 +319,7 @@ class Membership:
         Raising the epoch once more also fences a write of ours that may still be on its way.
         """
         if self.departure.wanted:
+            self._node.controlling.resign("this broker stops")
             return
         claimed = max(epoch, self._epoch_seen, self._node.cluster.controller_epoch) + 1
         self._claim((self._raise_epoch(epoch_node, claimed),), epoch_node, claimed)

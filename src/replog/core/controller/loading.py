@@ -38,8 +38,8 @@ def load_image(
     """Build the image for the controller `controller_id` of `epoch`. Its version is 0.
 
     The broker table is as the last controller left it, not as brokers are registered now: the
-    difference is what `Draft.registrations` is for. Where there is no such table, every member of an
-    ISR stands in it with no epoch, so that it counts as gone or restarted.
+    difference is what `Draft.registrations` is for. Where there is no such table, every member of
+    an ISR stands in it with no epoch, so that it counts as gone or restarted.
     """
     cluster = ClusterState(
         cluster_id=cluster_id, controller_id=controller_id, controller_epoch=epoch, version=0
