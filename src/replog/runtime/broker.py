@@ -6,6 +6,7 @@ its lock, coordinator, the folder's identity, and only then the node, its sessio
 
 import fcntl
 import gc
+import importlib
 import logging
 import os
 import random
@@ -18,6 +19,7 @@ from asyncio import AbstractEventLoop, new_event_loop
 from pathlib import Path
 from typing import Final
 
+from replog.codec import decode, encode_bytes
 from replog.log.checkpoints import WrongFolder, claim_folder
 from replog.log.disk import DiskError
 from replog.model.cluster import Endpoint
@@ -32,7 +34,7 @@ from replog.runtime.limits import Limits
 from replog.runtime.listener import Listener, ListenError, listen
 from replog.runtime.loop import Cluster, NodeLoop
 from replog.runtime.os_disk import OsDisk
-from replog.wire import api_ranges
+from replog.wire import SERVED, api_ranges
 
 _log = logging.getLogger("replog.broker")
 
@@ -46,6 +48,10 @@ DESCRIPTORS_KEPT: Final = 1_000  # for log files: so many fewer connections
 # Most of what a broker makes dies young and has no cycles. A full collection walks everything that
 # was made since the start, so it is made rare; the youngest generation alone costs microseconds.
 _GC_THRESHOLDS: Final = (20_000, 20, 100)
+
+
+# Produce, Fetch, Metadata, ApiVersions, BrokerHandshake, UpdateCluster
+_AT_START: Final = (0, 1, 3, 18, 20000, 20001)
 
 
 class StartError(Exception):
@@ -187,8 +193,7 @@ class BrokerProcess:
         where = ", ".join(f"{e.name}://{e.host}:{e.port}" for e in node.setup.endpoints)
         took_ms = (time.monotonic() - started) * 1000
         _log.info("serving %s from %s (started in %.0f ms)", where, self._log_dir, took_ms)
-        gc.collect()
-        gc.freeze()
+        gc.freeze()  # what is there now stays: no collection looks at it again
         gc.set_threshold(*_GC_THRESHOLDS)
         if host.exit_code is None:
             host.loop.run_forever()
@@ -264,6 +269,24 @@ def raise_descriptor_limit() -> int:
         except (OSError, ValueError):
             pass  # some systems refuse what they call the limit
     return soft
+
+
+def import_all() -> None:
+    """Load what a broker loads when it needs it, and compile the codecs that every start uses.
+
+    For a process that forks brokers: it makes nothing that a fork would break.
+    """
+    import resource  # noqa: F401
+
+    for name in ("uvloop", "setproctitle", "encodings.idna"):
+        try:
+            importlib.import_module(name)
+        except ImportError:
+            pass  # a broker does without it, too
+    for key in _AT_START:
+        for cls in (SERVED[key].request, SERVED[key].response):
+            version = SERVED[key].max_version
+            decode(cls, version, encode_bytes(cls(), version))
 
 
 def _new_loop() -> AbstractEventLoop:

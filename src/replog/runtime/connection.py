@@ -180,7 +180,7 @@ class Connection:
         elif self.reserved:
             self.close("its place is reserved for brokers: all others are taken")
         elif self.peer is not None and self._own_epoch != self._host.own_epoch():
-            self.close("this broker's registration has changed")
+            self.close("this broker's registration has changed", logging.INFO)
         else:
             self._host.step(
                 Received(
@@ -333,13 +333,13 @@ class Connection:
         if not self._buffer.buffered and self._buffer.capacity:
             self._buffer.shrink()
 
-    def close(self, reason: str | None = None) -> None:
+    def close(self, reason: str | None = None, level: int = logging.WARNING) -> None:
         """Close, saying why in one line when there is a reason that an operator should know."""
         if self.closed:
             return
         self.closed = True
         if reason is not None:
-            _log.warning("connection of %r closed: %s", self, printable(reason))
+            _log.log(level, "connection of %r closed: %s", self, printable(reason))
         if self._reading:
             self._host.loop.remove_reader(self.sock)
         if self._writing:

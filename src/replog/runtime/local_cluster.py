@@ -127,6 +127,11 @@ class LocalCluster:
         return self._plan.members
 
     @property
+    def settings(self) -> dict[str, str]:
+        """What all brokers were given, by Kafka's names."""
+        return self._plan.settings
+
+    @property
     def bootstrap_servers(self) -> str:
         """For `--bootstrap-server`, and for clients."""
         return ",".join(f"{HOST}:{member.port}" for member in self.members)
@@ -424,10 +429,9 @@ def _read_plan(data_dir: Path) -> Plan:
 
 def _import_broker() -> None:
     """All that a broker needs, in the parent: no thread, loop, lock, database or generator yet."""
-    import sqlite3  # noqa: F401
+    from replog.runtime import broker
 
-    import replog.runtime.broker  # noqa: F401
-
+    broker.import_all()
     gc.collect()
     gc.freeze()
 

@@ -104,7 +104,10 @@ def _look(pid: int) -> tuple[str, str] | None:
     except (FileNotFoundError, ProcessLookupError):
         return None if Path("/proc/self/stat").exists() else _look_with_ps(pid)
     fields = text[text.rindex(")") + 2 :].split()  # the name before it may hold anything
-    return fields[19], fields[0]
+    state, threads, started = fields[0], int(fields[17]), fields[19]
+    if state == "Z" and threads > 1:
+        state = "R"  # its first thread has ended; others still hold its sockets and locks
+    return started, state
 
 
 def _look_with_ps(pid: int) -> tuple[str, str] | None:
