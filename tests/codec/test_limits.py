@@ -125,6 +125,13 @@ def test_a_length_that_just_fits_is_taken_and_one_more_is_not() -> None:
         decode(FetchRequest, 13, before + many[:-2])
 
 
+def test_a_short_length_beyond_the_end_names_its_field() -> None:
+    with pytest.raises(MalformedMessage, match=r"topics\[\].name: length 5 with 2 bytes left"):
+        decode(MetadataRequest, 9, b"\2\6ab")
+    with pytest.raises(MalformedMessage, match=r"records: length 9 with 3 bytes left"):
+        decode(ProduceRequest, 9, bytes.fromhex("00 0001 00000001 02 0278 02 00000000 0a 616263"))
+
+
 NEGATIVE = (-1, -2, -0x8000)
 
 

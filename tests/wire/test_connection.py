@@ -198,6 +198,13 @@ def test_malformed_frames(frame: str) -> None:
         parse_request(bytes.fromhex(frame))
 
 
+def test_what_of_the_header_is_beyond_the_end_is_told() -> None:
+    with pytest.raises(MalformedMessage, match="client id of 32767 bytes in a request of 10"):
+        parse_request(bytes.fromhex("00030000000000017fff"))
+    with pytest.raises(MalformedMessage, match="a tagged field ends 3 bytes after the frame"):
+        parse_request(bytes.fromhex("0003000900000001ffff016305aabb"))
+
+
 @pytest.mark.parametrize(
     ("frame", "client_id"),
     [
