@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from replog.cli.ports import free_ports
+from replog.runtime.local_cluster import LocalCluster
 
 
 class CommandFailed(AssertionError):
@@ -61,6 +62,8 @@ class Cluster:
             *sets,
         )
         self.bootstrap: str = started["bootstrap_servers"]
+        self.local = LocalCluster.load(self.data)  # for what is done often: no new interpreter
+        self.ports: dict[int, int] = {b["broker"]: b["port"] for b in started["brokers"]}
 
     def run(self, *words: str) -> Any:
         """A command in JSON on this cluster's folder, which must succeed."""

@@ -58,6 +58,14 @@ def consume(arguments: Arguments) -> int:
         raise UsageError("--group shares out partitions by itself: leave --partition away")
     library = client_library()
     begin = _begin(library, arguments.offset)
+    partitions = require_topic(arguments)
+    if arguments.partition is not None:
+        if arguments.partition not in partitions:
+            raise Failure(
+                f"topic {arguments.topic!r} has no partition {arguments.partition} "
+                f"(it has {len(partitions)})"
+            )
+        partitions = [arguments.partition]
     client = library.Consumer(
         {
             "bootstrap.servers": bootstrap_servers(arguments),
@@ -70,14 +78,6 @@ def consume(arguments: Arguments) -> int:
             "error_cb": lambda error: None,
         }
     )
-    partitions = require_topic(client, arguments.topic)
-    if arguments.partition is not None:
-        if arguments.partition not in partitions:
-            raise Failure(
-                f"topic {arguments.topic!r} has no partition {arguments.partition} "
-                f"(it has {len(partitions)})"
-            )
-        partitions = [arguments.partition]
     unfinished = set(partitions)
     if arguments.group:
         client.subscribe(

@@ -197,7 +197,7 @@ class _Show:
         if not self._json:
             from rich.console import Console
 
-            self._console = Console(highlight=False)
+            self._console = Console(highlight=False, soft_wrap=True)
             how = "SIGKILL" if arguments.kill else "SIGTERM"
             self._console.print(
                 f"Three brokers, one topic, three partitions; leader / in-sync replicas. "

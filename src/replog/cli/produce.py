@@ -4,6 +4,7 @@ import json
 import sys
 from typing import Any
 
+from replog.cli.cluster_view import explain, metadata
 from replog.cli.errors import FAILED, OK, Failure
 from replog.cli.options import (
     Arguments,
@@ -13,8 +14,9 @@ from replog.cli.options import (
     examples,
     not_negative,
 )
-from replog.cli.target import bootstrap_servers
+from replog.cli.target import bootstrap_servers, connect
 from replog.cli.traffic import client_library
+from replog.model.errors import ErrorCode
 
 ERRORS_SHOWN_MAX = 5
 
@@ -50,6 +52,7 @@ def produce_options(parser: Parser) -> None:
 def produce(arguments: Arguments) -> int:
     """Write stdin to the topic; 1 when any record was refused."""
     library = client_library()
+    require_topic(arguments)
     client = library.Producer(
         {
             "bootstrap.servers": bootstrap_servers(arguments),
@@ -61,7 +64,6 @@ def produce(arguments: Arguments) -> int:
             "error_cb": lambda error: None,
         }
     )
-    require_topic(client, arguments.topic)
     outcome = _Outcome()
     partition = {} if arguments.partition is None else {"partition": arguments.partition}
     separator = arguments.key_separator.encode() if arguments.key_separator else None
@@ -80,21 +82,19 @@ def produce(arguments: Arguments) -> int:
     return outcome.report(arguments)
 
 
-def require_topic(client: Any, topic: str) -> list[int]:
-    """The partitions of `topic`. Raises Failure when it or the cluster is not there."""
-    library = client_library()
-    try:
-        metadata = client.list_topics(topic, timeout=10)
-    except library.KafkaException as error:
-        raise Failure(f"no broker answers ({error.args[0].str()})") from error
-    found = metadata.topics[topic]
-    if found.error is not None:
-        if found.error.code() == library.KafkaError.UNKNOWN_TOPIC_OR_PART:
-            raise Failure(
-                f"there is no topic {topic!r}: make it with 'replog topic create {topic}'"
-            )
-        raise Failure(f"topic {topic!r}: {found.error.str()}")
-    return sorted(found.partitions)
+def require_topic(arguments: Arguments) -> list[int]:
+    """The partitions of the topic that is meant. Raises Failure when there is none.
+
+    Asked with a client of our own: librdkafka's question would create the topic.
+    """
+    name = arguments.topic
+    with connect(arguments) as client:
+        (found,) = metadata(client, [name]).topics
+    if found.error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
+        raise Failure(f"there is no topic {name!r}: make it with 'replog topic create {name}'")
+    if found.error_code and found.error_code != ErrorCode.LEADER_NOT_AVAILABLE:
+        raise Failure(f"topic {name!r}: {explain(found.error_code)}")
+    return sorted(partition.partition_index for partition in found.partitions)
 
 
 def _split(line: bytes, separator: bytes | None) -> tuple[bytes | None, bytes]:

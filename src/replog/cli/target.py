@@ -51,6 +51,13 @@ def bootstrap_servers(arguments: Arguments) -> str:
 def connect(arguments: Arguments) -> Iterator[AdminClient]:
     """A client for the cluster that is meant. What it can't reach or do becomes a Failure."""
     servers = bootstrap_servers(arguments)
+    if not getattr(arguments, "bootstrap_server", None):
+        cluster = local_cluster(arguments)
+        if not cluster.running():
+            raise Failure(
+                f"no broker of {cluster.data_dir} is running: start them with "
+                f"'replog up --data {cluster.data_dir}'"
+            )
     try:
         with AdminClient(servers, timeout_s=CALL_TIMEOUT_S) as client:
             yield client

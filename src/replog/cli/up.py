@@ -5,7 +5,7 @@ from pathlib import Path
 from types import FrameType
 from typing import TYPE_CHECKING
 
-from replog.cli.errors import OK, Failure, UsageError
+from replog.cli.errors import OK, Failure
 from replog.cli.options import (
     Arguments,
     Parser,
@@ -51,15 +51,14 @@ def up_options(parser: Parser) -> None:
         "replog up --brokers 5 --port 19092 --data ./cluster --detach",
         "replog up --set min.insync.replicas=2 --set num.partitions=6",
     )
-    parser.add_argument("--brokers", type=positive, default=3, metavar="N", help="default: 3")
+    parser.add_argument("--brokers", type=positive, metavar="N", help="default: 3")
     parser.add_argument(
         "--port",
         type=port,
-        default=9092,
         metavar="PORT",
         help="of the first broker; the others take the next ones (default: 9092)",
     )
-    parser.add_argument("--first-id", type=not_negative, default=0, metavar="ID", help="default: 0")
+    parser.add_argument("--first-id", type=not_negative, metavar="ID", help="default: 0")
     parser.add_argument(
         "--set",
         action="append",
@@ -76,21 +75,12 @@ def up_options(parser: Parser) -> None:
 def up(arguments: Arguments) -> int:
     """Start the brokers; without --detach, wait for Ctrl-C and stop them."""
     from replog.runtime.last_up import default_data_dir
-    from replog.runtime.local_cluster import ClusterError, LocalCluster
+    from replog.runtime.local_cluster import ClusterError
 
-    if arguments.port + arguments.brokers - 1 > 65535:
-        raise UsageError(f"ports {arguments.port} and up do not suffice for {arguments.brokers}")
     folder = Path(arguments.data) if arguments.data else default_data_dir()
-    given = local_defaults(arguments.brokers) | settings(arguments.set, "--set")
     signal.signal(signal.SIGTERM, _interrupt)
     try:
-        cluster = LocalCluster.plan(
-            folder,
-            brokers=arguments.brokers,
-            first_id=arguments.first_id,
-            port=arguments.port,
-            settings=given,
-        )
+        cluster = _plan(folder, arguments)
         cluster.up()
     except ClusterError as error:
         raise Failure(str(error)) from error
@@ -106,6 +96,28 @@ def up(arguments: Arguments) -> int:
     except KeyboardInterrupt:
         _stop(cluster)
     return OK
+
+
+def _plan(folder: Path, arguments: Arguments) -> "LocalCluster":
+    """What is to be started: the cluster that the folder holds, changed by what is given anew."""
+    from replog.runtime.local_cluster import PLAN_FILE, LocalCluster
+
+    brokers, first_id, first_port = arguments.brokers, arguments.first_id, arguments.port
+    known: dict[str, str] = {}
+    if (folder / PLAN_FILE).exists():
+        there = LocalCluster.load(folder)
+        brokers = brokers or len(there.members)
+        first_id = there.members[0].broker_id if first_id is None else first_id
+        first_port = first_port or there.members[0].port
+        known = dict(there.settings)
+    brokers = brokers or 3
+    return LocalCluster.plan(
+        folder,
+        brokers=brokers,
+        first_id=first_id or 0,
+        port=first_port or 9092,
+        settings=local_defaults(brokers) | known | settings(arguments.set, "--set"),
+    )
 
 
 def _interrupt(number: int, frame: FrameType | None) -> None:
