@@ -79,7 +79,7 @@ def test_an_own_registration_of_the_previous_session_is_replaced_at_once(town: T
 
 def test_the_reply_to_a_registration_is_lost() -> None:
     town = Town()
-    lost = []
+    lost: list[int] = []
 
     def lose(broker: int, operations: tuple[object, ...]) -> bool:
         first = operations[0]
@@ -149,7 +149,7 @@ def test_the_controller_dies_and_the_next_has_a_higher_epoch(town: Town) -> None
 
 def test_the_reply_to_the_winner_of_the_race_is_lost() -> None:
     town = Town()
-    lost = []
+    lost: list[int] = []
 
     def lose(broker: int, operations: tuple[object, ...]) -> bool:
         first = operations[0]

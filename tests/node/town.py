@@ -93,6 +93,7 @@ class Town:
     closed: list[str] = field(default_factory=list)
     # What a test breaks: each says True when the thing is lost.
     lose_send: Callable[[int, int, Message], bool] = lambda source, target, message: False
+    lose_write: Callable[[int, tuple[Operation, ...]], bool] = lambda broker, ops: False
     lose_write_reply: Callable[[int, tuple[Operation, ...]], bool] = lambda broker, ops: False
     refused: set[tuple[int, int]] = field(default_factory=set)  # who can't connect to whom
     coordinator_down: bool = False
@@ -147,6 +148,8 @@ class Town:
     def kill(self, broker_id: int) -> None:
         life = self.lives[broker_id]
         life.alive = False
+        for who, token in life.asked.values():
+            self._fail_send(who, token, broker_id, "disconnected")
         if life.session is not None:
             self._hint(self.tree.end_session(life.session))
 
@@ -264,15 +267,18 @@ class Town:
 
     def _write(self, life: Life, output: CoordinatorWrite) -> None:
         result: WriteResult
-        if self.coordinator_down or life.broker_id in self.cut_from_coordinator:
+        if (
+            self.coordinator_down
+            or life.broker_id in self.cut_from_coordinator
+            or self.lose_write(life.broker_id, output.operations)
+        ):
             result = WriteFailed(WriteError.UNKNOWN)
         elif life.session is None:
             result = WriteFailed(WriteError.SESSION_EXPIRED)
         else:
-            lost = self.lose_write_reply(life.broker_id, output.operations)
             result, paths = self.tree.write(life.session, output.operations)
             self._hint(paths)
-            if lost:
+            if self.lose_write_reply(life.broker_id, output.operations):
                 result = WriteFailed(WriteError.UNKNOWN)
         self.post(life, CoordinatorWritten(output.token, result))
 

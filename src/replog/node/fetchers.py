@@ -144,7 +144,8 @@ class Fetcher:
         if self._in_flight and (new_session or self._in_flight > 1):
             return
         topics = self._changed()
-        if self._in_flight and not topics:
+        # A session of nothing is answered at once: it would be begun anew over and over.
+        if not topics and (self._in_flight or new_session):
             return
         self._in_flight += 1
         generation = self._generation
@@ -183,6 +184,7 @@ class Fetcher:
             if wanted == followed.told:
                 continue
             followed.told = wanted
+            self._forgotten.pop(key, None)
             topic_id = followed.partition.topic_id
             topic = topics.get(topic_id)
             if topic is None:
@@ -214,8 +216,12 @@ class Fetcher:
         self._node.timers.call_at(self._not_before_ms, self.ask)
 
     def _later(self, followed: Followed, delay_ms: float) -> None:
-        """Leave this partition out for a while, then tell the leader of it anew."""
-        followed.told = FORGOTTEN
+        """Leave this partition out for a while, then tell the leader of it anew. The session must
+        not hold it meanwhile: a partition in trouble is answered at once, each time."""
+        key = (followed.partition.topic_id, followed.partition.tp.partition)
+        followed.told = None
+        self._forgotten[key] = None
+        self._news[key] = followed
         followed.not_before_ms = self._node.now_ms + delay_ms
         self._node.timers.call_at(followed.not_before_ms, self.ask)
 

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from replog.codec import MalformedMessage, decode, encode_bytes
 from replog.model.errors import ErrorCode
-from replog.model.ids import GROUP_OFFSETS_TOPIC
+from replog.model.ids import GROUP_OFFSETS_TOPIC, TRANSACTION_STATE_TOPIC
 from replog.model.inputs import PeerFailed, PeerReplied, Received
 from replog.model.messages import Message, Request, Response
 from replog.model.messages.create_topics import (
@@ -182,17 +182,29 @@ class Forwarding:
 
     def _wanted_topic(self, name: str) -> CreatableTopic:
         config = self._node.config
-        if name != GROUP_OFFSETS_TOPIC:
-            return CreatableTopic(name=name, num_partitions=-1, replication_factor=-1)
-        configs = {
-            "cleanup.policy": "compact",
-            "compression.type": "producer",
-            "segment.bytes": str(config.offsets_topic_segment_bytes),
-        }
+        partitions = copies = -1
+        configs: dict[str, str] = {}
+        if name == GROUP_OFFSETS_TOPIC:
+            partitions = config.offsets_topic_num_partitions
+            copies = config.offsets_topic_replication_factor
+            configs = {
+                "cleanup.policy": "compact",
+                "compression.type": "producer",
+                "segment.bytes": str(config.offsets_topic_segment_bytes),
+            }
+        elif name == TRANSACTION_STATE_TOPIC:
+            partitions = config.int("transaction.state.log.num.partitions")
+            copies = config.int("transaction.state.log.replication.factor")
+            configs = {
+                "cleanup.policy": "compact",
+                "compression.type": "uncompressed",
+                "min.insync.replicas": str(config.int("transaction.state.log.min.isr")),
+                "segment.bytes": str(config.int("transaction.state.log.segment.bytes")),
+            }
         return CreatableTopic(
             name=name,
-            num_partitions=config.offsets_topic_num_partitions,
-            replication_factor=config.offsets_topic_replication_factor,
+            num_partitions=partitions,
+            replication_factor=copies,
             configs=[CreatableTopicConfig(name=k, value=v) for k, v in configs.items()],
         )
 

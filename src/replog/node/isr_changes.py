@@ -60,7 +60,20 @@ class IsrChanges:
                 proposal = partition.leader.propose_shrink(self._node.now_ms)
                 if proposal is not None:
                     self._propose(partition, proposal)
+                self._try_expand_all(partition)
         self.start()
+
+    def _try_expand_all(self, partition: Partition) -> None:
+        """Take in who was passed over because another change was in flight, or because its new
+        registration was not known yet. A follower of an idle partition does not name it again in
+        its fetches, so waiting for the next one could be for ever."""
+        leader = partition.leader
+        if leader is None:
+            return
+        now, lag_ms_max = self._node.now_ms, leader.settings.lag_ms_max
+        for broker, progress in list(leader.progress.items()):
+            if not progress.lags(leader_end=leader.log_end, now_ms=now, lag_ms_max=lag_ms_max):
+                self.try_expand(partition, broker)
 
     def try_expand(self, partition: Partition, broker: int) -> None:
         """`broker` fetched: take it in if the rules of admission allow it now."""
@@ -115,3 +128,4 @@ class IsrChanges:
         leader = partition.leader
         if leader is not None and leader.on_record(record, self._node.now_ms):
             self._node.waits.committed(partition)
+        self._try_expand_all(partition)

@@ -191,13 +191,11 @@ class Pushes:
 
     def _wake(self) -> None:
         """Let go whoever waits for nothing any more."""
-        ready = []
         for wait in self._waits:
             wait.brokers = {b for b in wait.brokers if self._is_behind(b, wait.version)}
-            if not wait.brokers:
-                ready.append(wait)
-        for wait in ready:
-            self._waits.remove(wait)
+        ready = [wait for wait in self._waits if not wait.brokers]
+        self._waits = [wait for wait in self._waits if wait.brokers]
+        for wait in ready:  # they may wait anew
             if wait.timer is not None:
                 wait.timer.cancel()
             wait.action()
