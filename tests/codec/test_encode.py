@@ -4,7 +4,8 @@ from typing import Any
 
 import pytest
 
-from replog.codec import MalformedMessage, UnencodableMessage, decode, encode, encode_bytes
+from replog.codec import MalformedMessage, UnencodableMessage, decode, encode, encode_bytes, prepare
+from replog.codec.compile import _decoders, _encoders
 from replog.codec.primitives import uvarint
 from replog.model.messages import Message
 from replog.model.messages.create_topics import CreatableTopicResult, CreateTopicsResponse
@@ -210,6 +211,16 @@ def test_null_only_where_the_version_has_it() -> None:
     assert encode_bytes(by_id, 12)
     with pytest.raises(UnencodableMessage, match=r"MetadataRequest v9: topics\[\].name"):
         encode_bytes(by_id, 9)
+
+
+def test_prepared_code_is_the_code_that_is_used() -> None:
+    decode(MetadataRequest, 2, b"\xff\xff\xff\xff")
+    before = dict(_decoders), dict(_encoders)
+    prepare(MetadataRequest, 2)
+    assert dict(_decoders) == before[0]
+    assert (MetadataRequest, 2) in _encoders
+    with pytest.raises(ValueError, match="not 99"):
+        prepare(MetadataRequest, 99)
 
 
 def test_text_that_is_not_utf8_is_read_as_kafka_reads_it() -> None:

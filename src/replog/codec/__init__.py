@@ -1,6 +1,6 @@
 """Messages to bytes and back, for the network and for what is stored in logs."""
 
-from replog.codec.compile import Part, decode, encode, encode_bytes
+from replog.codec.compile import Part, decode, encode, encode_bytes, prepare
 from replog.codec.errors import MalformedMessage, UnencodableMessage
 from replog.codec.primitives import Buffer
 from replog.codec.stored import decode_key, decode_value, encode_key, encode_value, prefix_of
@@ -18,4 +18,5 @@ __all__ = [
     "encode_key",
     "encode_value",
     "prefix_of",
+    "prepare",
 ]

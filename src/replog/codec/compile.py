@@ -81,6 +81,17 @@ def encode_bytes(message: Message, version: int, prefix: bytes = b"") -> bytes:
     return b"".join(buffers)
 
 
+def prepare(cls: type[Message], version: int) -> None:
+    """Compiles both directions now, so that they are there after a fork and at the first request.
+
+    It takes some milliseconds. Raises ValueError when there is no such version.
+    """
+    if (cls, version) not in _decoders:
+        _compile_decoder(cls, version)
+    if (cls, version) not in _encoders:
+        _compile_encoder(cls, version)
+
+
 def _compile_decoder(cls: type[Message], version: int) -> _Decoder:
     layout = layout_of(cls, version)
     views = has_records(layout)
