@@ -67,6 +67,9 @@ class Store:
         draft.create_topic(topic(draft, name, *replicas, topic_id=topic_id, configs=named))
         return self.commit(draft)
 
+    def state_of(self, broker_id: int) -> BrokerState:
+        return self.loaded.image.cluster.brokers[broker_id].state
+
     def record(self, tp: TopicPartition = T0) -> tuple[int, tuple[int, ...], int]:
         record = self.loaded.image.cluster.partition(tp)
         assert record is not None
@@ -186,10 +189,10 @@ def test_a_controlled_shutdown_survives_a_new_controller(store: Store) -> None:
     assert store.record()[:2] == (0, (0, 2))
     store.load()
     store.register(b0=10, b1=11, b2=12)
-    assert store.loaded.image.cluster.brokers[1].state is BrokerState.CONTROLLED_SHUTDOWN
+    assert store.state_of(1) is BrokerState.CONTROLLED_SHUTDOWN
     assert store.record()[:2] == (0, (0, 2))
     store.register(b0=10, b1=20, b2=12)
-    assert store.loaded.image.cluster.brokers[1].state is BrokerState.ACTIVE
+    assert store.state_of(1) is BrokerState.ACTIVE
 
 
 def test_deleted_and_made_again_in_one_draft(store: Store) -> None:
