@@ -7,7 +7,7 @@ from tests.node.handlers.one_broker import record, topic_id
 from replog.core.group.hashing import partition_for
 from replog.model.errors import ErrorCode
 from replog.model.ids import GROUP_OFFSETS_TOPIC, TopicPartition
-from replog.node import group_loading, group_partition
+from replog.node import group_partition, led_log, log_replay
 from replog.records.batch import Record, build_batch, read_records
 
 LOADING = ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
@@ -129,7 +129,7 @@ def test_a_member_of_an_earlier_generation_is_fenced() -> None:
 
 
 def test_writes_do_not_pile_up(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(group_partition, "WRITES_MAX", 3)
+    monkeypatch.setattr(led_log, "WRITES_MAX", 3)
     b = GroupBroker(WITH_FOLLOWER)
     waiting = [b.commit(n) for n in range(3)]
     assert b.committed(b.commit(3)) == [NOT_AVAILABLE]
@@ -208,7 +208,7 @@ def test_a_long_log_is_read_in_slices(monkeypatch: pytest.MonkeyPatch) -> None:
     b = GroupBroker()
     for number in range(50):
         b.commit(number, group=f"g{number}")
-    monkeypatch.setattr(group_loading, "SLICE_BYTES", 300)
+    monkeypatch.setattr(log_replay, "SLICE_BYTES", 300)
     b.topic(GROUP_OFFSETS_TOPIC, record(1, epoch=1))
     assert b.fetch("g49") == LOADING
     b.wait(0)

@@ -133,6 +133,12 @@ DOCS: Final[dict[str, str]] = {
     "socket.listen.backlog.size": "Connections that may wait to be accepted.",
     "socket.request.max.bytes": "Largest request; a longer one closes its connection.",
     "transaction.max.timeout.ms": "Longest time-out that a transactional producer may ask for.",
+    "transaction.state.log.min.isr": (
+        "In-sync replicas that the topic with the transactional ids needs to take a write."
+    ),
+    "transaction.state.log.num.partitions": "Partitions of the topic with the transactional ids.",
+    "transaction.state.log.replication.factor": "Replicas of the topic with the transactional ids.",
+    "transaction.state.log.segment.bytes": "Segment size of the topic with the transactional ids.",
     "unclean.leader.election.enable": (
         "A replica that may lack committed records may lead when no other can."
     ),

@@ -19,6 +19,7 @@ from replog.node.group_answers import join_response, sync_response
 from replog.node.group_expiry import GroupExpiry
 from replog.node.group_partition import GroupEntry, GroupPartition
 from replog.node.group_storage import GroupStored
+from replog.node.led_log import seen_by_clients
 
 if TYPE_CHECKING:
     from replog.node.node import Node
@@ -26,24 +27,6 @@ if TYPE_CHECKING:
 
 # Characters of one line about a group. Clients choose most of the words in it.
 NOTE_LENGTH_MAX = 500
-
-# What a failed write means to a member or a committing client: go on asking here, find the new
-# coordinator, or give up.
-_SEEN_BY_CLIENTS = {
-    ErrorCode.UNKNOWN_TOPIC_OR_PARTITION: ErrorCode.COORDINATOR_NOT_AVAILABLE,
-    ErrorCode.NOT_ENOUGH_REPLICAS: ErrorCode.COORDINATOR_NOT_AVAILABLE,
-    ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND: ErrorCode.COORDINATOR_NOT_AVAILABLE,
-    ErrorCode.REQUEST_TIMED_OUT: ErrorCode.COORDINATOR_NOT_AVAILABLE,
-    ErrorCode.NOT_LEADER_OR_FOLLOWER: ErrorCode.NOT_COORDINATOR,
-    ErrorCode.KAFKA_STORAGE_ERROR: ErrorCode.NOT_COORDINATOR,
-    ErrorCode.MESSAGE_TOO_LARGE: ErrorCode.UNKNOWN_SERVER_ERROR,
-    ErrorCode.RECORD_LIST_TOO_LARGE: ErrorCode.UNKNOWN_SERVER_ERROR,
-}
-
-
-def seen_by_clients(error: ErrorCode) -> ErrorCode:
-    """The error of an append as the clients of a coordinator are told it."""
-    return _SEEN_BY_CLIENTS.get(error, error)
 
 
 class Groups:
@@ -169,6 +152,3 @@ class Groups:
         if len(text) > NOTE_LENGTH_MAX:
             text = text[:NOTE_LENGTH_MAX] + "..."
         self._node.report(level, "".join(c if c.isprintable() else "?" for c in text))
-
-
-__all__ = ["GroupEntry", "GroupPartition", "Groups", "seen_by_clients"]

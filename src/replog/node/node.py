@@ -11,6 +11,7 @@ clock and never draws a random number that it was not given. All that a broker r
 - `waits`       requests that are parked until an offset is committed or data arrives
 - `groups`      consumer groups whose offsets partition this broker leads
 - `producer_ids` blocks of producer ids
+- `transactional_ids` who may write under a transactional id whose state partition this broker leads
 """
 
 import random
@@ -22,7 +23,7 @@ from replog.log.disk import Disk
 from replog.model.cluster import BrokerRecord, ClusterState, Endpoint
 from replog.model.config import BrokerConfig
 from replog.model.coordination import Operation
-from replog.model.ids import NO_EPOCH
+from replog.model.ids import GROUP_OFFSETS_TOPIC, NO_EPOCH, TRANSACTION_STATE_TOPIC
 from replog.model.inputs import (
     ConnectionClosed,
     CoordinatorChanged,
@@ -61,6 +62,7 @@ from replog.node.producer_ids import ProducerIds
 from replog.node.router import route
 from replog.node.sessions import FetchSessions
 from replog.node.timers import Timers
+from replog.node.transactional_ids import TransactionalIds
 from replog.node.waits import Waits
 
 PeerAnswer = PeerReplied | PeerFailed
@@ -109,6 +111,12 @@ class Node:
         self.forwarding = Forwarding(self)
         self.groups = Groups(self)
         self.producer_ids = ProducerIds(self)
+        self.transactional_ids = TransactionalIds(self)
+        # Who keeps its state in which topic: it must know when this broker begins or ends to lead.
+        self.coordinators: dict[str, Groups | TransactionalIds] = {
+            GROUP_OFFSETS_TOPIC: self.groups,
+            TRANSACTION_STATE_TOPIC: self.transactional_ids,
+        }
 
     # ---- the one door -------------------------------------------------------------------
 

@@ -16,7 +16,7 @@ from replog.log.errors import LogCorrupt, OffsetsNotContiguous
 from replog.log.results import AppendResult
 from replog.model.cluster import BrokerRecord, Endpoint
 from replog.model.errors import ErrorCode, Refused
-from replog.model.ids import GROUP_OFFSETS_TOPIC, NO_LEADER, TopicPartition
+from replog.model.ids import NO_LEADER, TopicPartition
 from replog.model.inputs import PeerIdentity, Received
 from replog.model.outputs import Level, RangeInvalidated, Stopped
 from replog.model.partition import PartitionRecord
@@ -179,8 +179,9 @@ class Partitions:
         node.waits.role_changed(partition)
         if partition.leader.advance(node.now_ms):
             node.waits.committed(partition)
-        if partition.tp.topic == GROUP_OFFSETS_TOPIC:
-            node.groups.on_leader(partition)
+        coordinator = node.coordinators.get(partition.tp.topic)
+        if coordinator is not None:
+            coordinator.on_leader(partition)
 
     def _follow(self, partition: Partition, record: PartitionRecord) -> None:
         node = self._node
@@ -190,8 +191,8 @@ class Partitions:
         partition.record = record
         if led_anew:
             node.waits.role_changed(partition)
-            if was_leader and partition.tp.topic == GROUP_OFFSETS_TOPIC:
-                node.groups.on_not_leader(partition.tp)
+            if was_leader:
+                self._leads_no_more(partition.tp)
         if record.leader == NO_LEADER:
             node.fetchers.remove(partition.tp)
         else:
@@ -210,9 +211,14 @@ class Partitions:
         del self._partitions[partition.tp]
         node.fetchers.remove(partition.tp)
         node.waits.role_changed(partition)
-        if was_leader and partition.tp.topic == GROUP_OFFSETS_TOPIC:
-            node.groups.on_not_leader(partition.tp)
+        if was_leader:
+            self._leads_no_more(partition.tp)
         self.logs.delete(partition)
+
+    def _leads_no_more(self, tp: TopicPartition) -> None:
+        coordinator = self._node.coordinators.get(tp.topic)
+        if coordinator is not None:
+            coordinator.on_not_leader(tp)
 
     # ---- writing ---------------------------------------------------------------------------
 

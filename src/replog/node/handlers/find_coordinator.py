@@ -2,10 +2,9 @@
 
 Versions: 1 key types and error texts, 3 flexible, 4 several keys at once (KIP-699), 6 share groups.
 
-Any broker answers. A group's coordinator is the leader of its partition of `__consumer_offsets`;
-that topic is made when the first group is asked for, with COORDINATOR_NOT_AVAILABLE until it has a
-leader. Transactions are not served yet: every transactional id is sent to this broker, whose
-InitProducerId then says so in a way that clients do not repeat. Share groups are refused.
+Any broker answers. A coordinator is the leader of the key's partition of `__consumer_offsets` or
+`__transaction_state`; such a topic is made when its first key is asked for, with
+COORDINATOR_NOT_AVAILABLE until it has a leader. Share groups are refused.
 """
 
 from __future__ import annotations
@@ -13,7 +12,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from replog.model.errors import ErrorCode
-from replog.model.ids import GROUP_OFFSETS_TOPIC, NO_BROKER
+from replog.model.ids import NO_BROKER
 from replog.model.inputs import Received
 from replog.model.messages.find_coordinator import (
     Coordinator,
@@ -51,16 +50,18 @@ def handle(
 
 
 def _find(node: Node, request: Received, key_type: int, key: str) -> Coordinator:
-    if key_type == TRANSACTION:
-        return _at(node, request, key, node.broker_id)
-    if key_type != GROUP:
+    if key_type == GROUP:
+        tp = node.groups.partition_of(key)
+    elif key_type == TRANSACTION:
+        tp = node.transactional_ids.partition_of(key)
+    else:
         text = "Only groups and transactional ids have coordinators here."
         return _refused(key, ErrorCode.INVALID_REQUEST, text)
-    if GROUP_OFFSETS_TOPIC not in node.cluster.topics:
-        node.controlling.auto_create([GROUP_OFFSETS_TOPIC])
-        text = f"The topic {GROUP_OFFSETS_TOPIC} is being made."
+    if tp.topic not in node.cluster.topics:
+        node.controlling.auto_create([tp.topic])
+        text = f"The topic {tp.topic} is being made."
         return _refused(key, ErrorCode.COORDINATOR_NOT_AVAILABLE, text)
-    record = node.cluster.partition(node.groups.partition_of(key))
+    record = node.cluster.partition(tp)
     return _at(node, request, key, NO_BROKER if record is None else record.leader)
 
 

@@ -1,16 +1,24 @@
-"""InitProducerId, API key 22, versions 0-5: an id for an idempotent producer.
+"""InitProducerId, API key 22, versions 0-5: an id for an idempotent or transactional producer.
 
-Versions: 2 flexible, 3 the producer may name the id and epoch it had (KIP-360), 4 PRODUCER_FENCED,
-5 transactions of the second kind (KIP-890).
+Versions: 2 flexible, 3 the producer may name the id and epoch it had (KIP-360), 4 PRODUCER_FENCED
+where INVALID_PRODUCER_EPOCH was, 5 transactions of the second kind (KIP-890).
 
 Without a transactional id every request gets a new id with epoch 0, whatever it names, as in Kafka.
-With one it is refused: transactions are not served yet. The code is one that no client repeats.
+With one, the coordinator of that id gives the same producer id with the next epoch, which fences
+the producer before. Transactions themselves are not served yet: AddPartitionsToTxn and EndTxn are
+not advertised, and transactional batches are refused.
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from replog.core.transaction.identity import (
+    NO_PRODUCER_EPOCH,
+    NO_PRODUCER_ID,
+    NamedProducer,
+    ProducerIdentity,
+)
 from replog.model.errors import ErrorCode
 from replog.model.inputs import Received
 from replog.model.messages.init_producer_id import (
@@ -21,8 +29,7 @@ from replog.model.messages.init_producer_id import (
 if TYPE_CHECKING:
     from replog.node.node import Node
 
-NO_PRODUCER_ID = -1
-NO_PRODUCER_EPOCH = -1
+FIRST_VERSION_WITH_FENCED = 4
 
 
 def handle(
@@ -31,15 +38,11 @@ def handle(
     """Give an id as soon as there is one."""
     error = _fault(node, message)
     if error is not ErrorCode.NONE:
-        return _refused(error)
-
-    def done(error: ErrorCode, producer_id: int) -> None:
-        if error is not ErrorCode.NONE:
-            node.reply(request, _refused(error))
-        else:
-            node.reply(request, InitProducerIdResponse(producer_id=producer_id, producer_epoch=0))
-
-    node.producer_ids.take(done)
+        return _refused(request, error)
+    if message.transactional_id is None:
+        _idempotent(node, request)
+    else:
+        _transactional(node, request, message, message.transactional_id)
     return None
 
 
@@ -54,10 +57,43 @@ def _fault(node: Node, message: InitProducerIdRequest) -> ErrorCode:
         return ErrorCode.INVALID_REQUEST
     if not 0 < message.transaction_timeout_ms <= node.config.transaction_max_timeout_ms:
         return ErrorCode.INVALID_TRANSACTION_TIMEOUT
-    return ErrorCode.UNSUPPORTED_VERSION
+    return ErrorCode.NONE
 
 
-def _refused(error: ErrorCode) -> InitProducerIdResponse:
+def _idempotent(node: Node, request: Received) -> None:
+    def done(error: ErrorCode, producer_id: int) -> None:
+        if error is ErrorCode.NONE:
+            node.reply(request, InitProducerIdResponse(producer_id=producer_id, producer_epoch=0))
+        else:
+            node.reply(request, _refused(request, error))
+
+    node.producer_ids.take(done)
+
+
+def _transactional(
+    node: Node, request: Received, message: InitProducerIdRequest, transactional_id: str
+) -> None:
+    named = None
+    if message.producer_id != NO_PRODUCER_ID:
+        named = NamedProducer(message.producer_id, message.producer_epoch)
+
+    def done(error: ErrorCode, identity: ProducerIdentity | None) -> None:
+        if identity is None:
+            node.reply(request, _refused(request, error))
+            return
+        response = InitProducerIdResponse(
+            producer_id=identity.producer_id, producer_epoch=identity.epoch
+        )
+        node.reply(request, response)
+
+    node.transactional_ids.init(
+        transactional_id, named, timeout_ms=message.transaction_timeout_ms, on_done=done
+    )
+
+
+def _refused(request: Received, error: ErrorCode) -> InitProducerIdResponse:
+    if error is ErrorCode.PRODUCER_FENCED and request.version < FIRST_VERSION_WITH_FENCED:
+        error = ErrorCode.INVALID_PRODUCER_EPOCH
     return InitProducerIdResponse(
         error_code=error, producer_id=NO_PRODUCER_ID, producer_epoch=NO_PRODUCER_EPOCH
     )

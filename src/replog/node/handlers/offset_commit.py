@@ -28,7 +28,7 @@ from replog.model.messages.offset_commit import (
 )
 from replog.node.group_partition import GroupEntry, GroupPartition
 from replog.node.group_storage import OffsetStored
-from replog.node.groups import seen_by_clients
+from replog.node.led_log import seen_by_clients
 
 if TYPE_CHECKING:
     from replog.node.node import Node

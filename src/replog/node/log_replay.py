@@ -1,4 +1,4 @@
-"""A new coordinator reads its groups out of the log before it answers for them.
+"""A new coordinator reads what it keeps out of its log before it answers for it.
 
 It begins when the high watermark has reached the log's end at the election: from then on nothing
 of earlier leaders can be committed that was not read. Long logs are read in slices, one a step, so
@@ -8,46 +8,56 @@ that the broker stays responsive.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Generic, TypeVar
 
 from replog.codec import MalformedMessage
-from replog.core.group.facts import StoredGroup
-from replog.core.group.offsets import Offsets
 from replog.log.disk import DiskError
 from replog.log.errors import LogCorrupt
 from replog.log.results import OutOfRange
 from replog.model.errors import ErrorCode
 from replog.model.outputs import Level
-from replog.node.group_storage import GroupStored, Stored, from_record
-from replog.records.batch import BatchHeader, CorruptBatch, iterate, records_of
+from replog.records.batch import BatchHeader, CorruptBatch, Record, iterate, records_of
 
 if TYPE_CHECKING:
     from replog.node.node import Node
     from replog.node.partition import Partition
 
-# Bytes of log read in one step. A record takes about 10 us to decode and 150 bytes, so that a slice
+# Bytes of log read in one step. A record takes some 20 us to decode and 150 bytes, so that a slice
 # holds the loop up for some 10 ms.
-SLICE_BYTES = 128 * 1024
+SLICE_BYTES = 64 * 1024
 
 COMMIT_MARKER = 1  # type of a control record; 0 aborts
 
+T = TypeVar("T")
 
-class Loading:
-    """Reads one partition of `__consumer_offsets`, up to where it ended at the election."""
 
-    def __init__(self, node: Node, partition: Partition, on_loaded: Callable[[bool], None]) -> None:
-        """`on_loaded(whether it could be read)` runs once, unless the leadership ends before."""
+class LogReplay(Generic[T]):
+    """Reads one partition of an internal topic, up to where it ended at the election."""
+
+    def __init__(
+        self,
+        node: Node,
+        partition: Partition,
+        *,
+        read: Callable[[Record], T | None],
+        apply: Callable[[T], None],
+        on_done: Callable[[bool], None],
+    ) -> None:
+        """`read` tells what a record says (None: nothing to us; raises MalformedMessage), `apply`
+        gets that in the order of the log. `on_done(whether the log could be read)` runs once,
+        unless the leadership ends before.
+        """
         self._node = node
         self._partition = partition
         self._epoch = partition.leader_epoch
-        self._on_loaded = on_loaded
+        self._read = read
+        self._apply = apply
+        self._on_done = on_done
         self._position = partition.log_start_offset
         self._end = partition.log_end_offset
-        self._open: dict[int, list[Stored]] = {}  # producer id -> offsets of its open transaction
+        self._open: dict[int, list[T]] = {}  # producer id -> what its open transaction says
         self._poison = 0
         self._first_poison = ""
-        self.groups: dict[str, StoredGroup] = {}
-        self.offsets: dict[str, Offsets] = {}
 
     def begin(self) -> None:
         """Wait until everything up to the end is committed, then read."""
@@ -65,12 +75,12 @@ class Loading:
         if not partition.is_leader or partition.leader_epoch != self._epoch:
             return
         if self._position < self._end and not self._read_slice():
-            self._on_loaded(False)
+            self._on_done(False)
         elif self._position < self._end:
             self._node.timers.call_at(self._node.now_ms, self._read_on)
         else:
             self._report_poison()
-            self._on_loaded(True)
+            self._on_done(True)
 
     def _read_slice(self) -> bool:
         log = self._partition.log
@@ -92,26 +102,23 @@ class Loading:
             return self._failed(f"no whole batch is at offset {self._position}")
         for header in headers:
             if header.next_offset > self._position:
-                self._apply_batch(buffer, header)
+                self._take_batch(buffer, header)
                 self._position = header.next_offset
         return True
 
-    def _apply_batch(self, buffer: bytes, header: BatchHeader) -> None:
+    def _take_batch(self, buffer: bytes, header: BatchHeader) -> None:
         try:
             records = list(records_of(buffer, header))
         except CorruptBatch as error:
             self._note_poison(header.base_offset, error)
             return
         if header.control:
-            key = records[0].key if records else None
-            changes = self._open.pop(header.producer_id, [])
-            if key is not None and len(key) >= 4 and key[3] == COMMIT_MARKER:
-                self._apply(changes)
+            self._end_transaction(header.producer_id, records)
             return
         changes = []
         for record in records:
             try:
-                change = from_record(record)
+                change = self._read(record)
             except MalformedMessage as error:
                 self._note_poison(record.offset, error)
                 continue
@@ -119,18 +126,16 @@ class Loading:
                 changes.append(change)
         if header.transactional:
             self._open.setdefault(header.producer_id, []).extend(changes)
-        else:
-            self._apply(changes)
-
-    def _apply(self, changes: list[Stored]) -> None:
+            return
         for change in changes:
-            if not isinstance(change, GroupStored):
-                offsets = self.offsets.setdefault(change.group_id, Offsets())
-                offsets.apply(change.tp, change.committed)
-            elif change.group is None:
-                self.groups.pop(change.group_id, None)
-            else:
-                self.groups[change.group_id] = change.group
+            self._apply(change)
+
+    def _end_transaction(self, producer_id: int, markers: list[Record]) -> None:
+        changes = self._open.pop(producer_id, [])
+        key = markers[0].key if markers else None
+        if key is not None and len(key) >= 4 and key[3] == COMMIT_MARKER:
+            for change in changes:
+                self._apply(change)
 
     # ---- what could not be read ----------------------------------------------------------------
 
@@ -148,7 +153,5 @@ class Loading:
             )
 
     def _failed(self, reason: str) -> bool:
-        self._node.report(
-            Level.ERROR, f"{self._partition.tp}: its groups can't be loaded: {reason}"
-        )
+        self._node.report(Level.ERROR, f"{self._partition.tp} can't be loaded: {reason}")
         return False

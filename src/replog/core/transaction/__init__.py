@@ -1,0 +1,1 @@
+"""Rules of transactions. So far only who may write under a transactional id."""
