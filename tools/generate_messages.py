@@ -240,12 +240,32 @@ def default_of(kind: str, array: bool, given: object) -> str:
 
 
 def load() -> list[MessageSpec]:
-    """All messages of both files, in their order."""
-    specs = []
-    for source in SCHEMAS:
-        raw = json.loads((ROOT / "tools" / "schemas" / source).read_text())
-        specs += [Reader(message, source).message() for message in raw["messages"]]
-    return specs
+    """All messages of both files, in their order, Kafka's with what brokers add between them."""
+    files = {
+        source: json.loads((ROOT / "tools" / "schemas" / source).read_text()) for source in SCHEMAS
+    }
+    for extension in files["replog.json"]["extensions"]:
+        extend(files["kafka.json"]["messages"], extension)
+    return [
+        Reader(message, source).message()
+        for source, raw in files.items()
+        for message in raw["messages"]
+    ]
+
+
+def extend(messages: list[dict[str, Any]], extension: dict[str, Any]) -> None:
+    """Add a tagged field of our own to a struct of a Kafka message: whoever does not know the tag
+    skips it (KIP-482)."""
+    (message,) = (m for m in messages if m["name"] == extension["message"])
+    (struct,) = (f for f in every_field(message) if f["type"] == f"[]{extension['struct']}")
+    struct["fields"].append(extension["field"])
+
+
+def every_field(struct: dict[str, Any]) -> Iterator[dict[str, Any]]:
+    """The fields of a message at any depth."""
+    for each in struct.get("fields", ()):
+        yield each
+        yield from every_field(each)
 
 
 # --- writing

@@ -23,7 +23,9 @@ from replog.model.messages import Field, Message, Request, Response, Struct
 
 EPOCH = datetime.datetime(1970, 1, 1, tzinfo=datetime.UTC)
 ERROR_CODES = [code.value for code in ErrorCode]
+OWN_TAGS = 10_000  # from here on, tagged fields are Replog's own: kio knows nothing of them
 TIMESTAMPS_END = 2**40  # ms; later ones don't fit into a datetime
+OWN_TAGS = 10_000  # tagged fields from here on are ours, in messages of Kafka between our brokers
 
 
 def counterpart(cls: type[Message], version: int) -> Any:
@@ -44,7 +46,7 @@ def _snake(name: str) -> str:
 
 def pairs(cls: type[Struct], version: int, theirs: Any) -> list[tuple[Field, Any]]:
     """Our fields of this version with kio's."""
-    ours = [spec for spec in cls.SCHEMA if spec.first <= version <= spec.last]
+    ours = [spec for spec in cls.SCHEMA if spec.first <= version <= spec.last and not is_own(spec)]
     fields = dataclasses.fields(theirs)
     assert len(ours) == len(fields), (cls, version, [f.name for f in fields])
     for spec, field in zip(ours, fields, strict=True):
@@ -53,8 +55,17 @@ def pairs(cls: type[Struct], version: int, theirs: Any) -> list[tuple[Field, Any
     return list(zip(ours, fields, strict=True))
 
 
+def is_own(spec: Field) -> bool:
+    return spec.tag is not None and spec.tag >= OWN_TAGS
+
+
 def tame(rng: random.Random, message: Any, version: int, theirs: Any) -> None:
-    """Replaces values for which kio has narrower types than the protocol: codes and times."""
+    """Replaces values for which kio has narrower types than the protocol, and what is ours alone."""
+    for spec in message.SCHEMA:
+        if (spec.tag or 0) >= OWN_TAGS:
+            setattr(message, spec.name, spec.default)
+    for spec in filter(is_own, type(message).SCHEMA):
+        setattr(message, spec.name, spec.default)
     for spec, field in pairs(type(message), version, theirs):
         value, kind = getattr(message, spec.name), field.metadata.get("kafka_type")
         if spec.struct and value is not None:

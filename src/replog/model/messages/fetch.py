@@ -278,6 +278,7 @@ class FetchPartition(Struct):
         "partition",
         "partition_max_bytes",
         "replica_directory_id",
+        "synced_offset",
     )
     SCHEMA: ClassVar[tuple[Field, ...]] = (
         Field("partition", "int32", default=0),
@@ -288,6 +289,7 @@ class FetchPartition(Struct):
         Field("partition_max_bytes", "int32", default=0),
         Field("replica_directory_id", "uuid", 17, tag=0, default=ZERO_UUID, ignorable=True),
         Field("high_watermark", "int64", 18, tag=1, default=9223372036854775807, ignorable=True),
+        Field("synced_offset", "int64", 17, tag=10000, default=-1, ignorable=True),
     )
 
     def __init__(
@@ -301,6 +303,7 @@ class FetchPartition(Struct):
         partition_max_bytes: int = 0,
         replica_directory_id: bytes = ZERO_UUID,
         high_watermark: int = 9223372036854775807,
+        synced_offset: int = -1,
     ) -> None:
         self.partition: int = partition
         self.current_leader_epoch: int = current_leader_epoch
@@ -310,6 +313,7 @@ class FetchPartition(Struct):
         self.partition_max_bytes: int = partition_max_bytes
         self.replica_directory_id: bytes = replica_directory_id
         self.high_watermark: int = high_watermark
+        self.synced_offset: int = synced_offset
 
 
 class FetchTopic(Struct):
