@@ -60,7 +60,7 @@ def is_own(spec: Field) -> bool:
 
 
 def tame(rng: random.Random, message: Any, version: int, theirs: Any) -> None:
-    """Replaces values for which kio has narrower types than the protocol, and what is ours alone."""
+    """Replaces values for which kio has narrower types, and takes out what is ours alone."""
     for spec in message.SCHEMA:
         if (spec.tag or 0) >= OWN_TAGS:
             setattr(message, spec.name, spec.default)
