@@ -47,7 +47,6 @@ class GroupBroker(OneBroker):
 
     def __init__(self, offsets: PartitionRecord | None = ALONE, **given: str) -> None:
         settings = {"group__initial__rebalance__delay__ms": "0"} | given
-        self.given = settings
         super().__init__(**settings)
         self.replies: dict[int, Message | None] = {}
         self.reports: list[str] = []
