@@ -303,3 +303,25 @@ def test_session_names_do_not_repeat(sqlite_backend: SqliteBackend) -> None:
         one.wait(SessionStarted)
         names.add(one.session)
     assert len(names) == 4
+
+
+def test_a_lock_file_without_a_session_is_swept_when_its_process_is_dead(
+    sqlite_backend: SqliteBackend,
+) -> None:
+    from replog.runtime.coordination.session_lock import SessionLock
+
+    folder = sqlite_backend.path.parent / "sessions"
+    dead, alive = SessionLock(folder, "d" * 16), SessionLock(folder, "a" * 16)
+    os.close(dead._descriptor)
+    door = sqlite_backend.door(1)
+    assert {path.stem for path in folder.iterdir()} == {"a" * 16, door.session}
+    alive.release()
+
+
+def test_a_write_now_does_not_make_anybody_less_suspicious(sqlite_backend: SqliteBackend) -> None:
+    door = sqlite_backend.door(9, silence_ms=400)
+    with children(sqlite_backend, 1, "/ids/1") as (child,):
+        assert child.line() == "won"
+        child.signal(signal.SIGSTOP)
+        door.coordination.write_now([Create("/x", b"")])
+        assert wait_gone(door, "/ids/1") < WAIT_S

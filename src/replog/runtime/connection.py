@@ -58,6 +58,10 @@ class Host(Protocol):
 
     def mark_dirty(self, item: Flushable) -> None: ...
 
+    def report_failure(self, what: str, error: Exception) -> None:
+        """Something raised that should not: say so, in full once for each place."""
+        ...
+
     def forget(self, connection: "Connection") -> None:
         """The connection is closed."""
         ...
@@ -165,7 +169,11 @@ class Connection:
                     break
                 request = self._wire.received(frame)
             except CLOSING_ERRORS as error:
-                self.close(f"{error}")
+                self.close(str(error))
+                return
+            except Exception as error:  # noqa: BLE001  # the edge: strangers must not stop the loop
+                self._host.report_failure("a frame", error)
+                self.close("its request could not be read; see above")
                 return
             self._handle(request)
         if not self.closed:

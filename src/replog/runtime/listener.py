@@ -22,8 +22,14 @@ class ListenError(Exception):
     """A listener can't be opened; the text is one line that names it."""
 
 
-def listen(address: Address, backlog: int) -> socket.socket:
-    """A listening, non-blocking socket. Raises ListenError."""
+def listen(
+    address: Address, backlog: int, buffers: tuple[int | None, int | None] = (None, None)
+) -> socket.socket:
+    """A listening, non-blocking socket. Raises ListenError.
+
+    `buffers` are the sizes in bytes of what its connections send and receive; None leaves that to
+    the kernel, which lets them grow with the traffic.
+    """
     host, where = address.host, f"{address.name}://{address.host}:{address.port}"
     try:
         found = socket.getaddrinfo(
@@ -35,6 +41,9 @@ def listen(address: Address, backlog: int) -> socket.socket:
         raise ListenError(f"listener {where}: {error.strerror or error}") from error
     try:
         sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        for option, size in zip((socket.SO_SNDBUF, socket.SO_RCVBUF), buffers, strict=True):
+            if size is not None:
+                sock.setsockopt(socket.SOL_SOCKET, option, size)  # accepted sockets inherit it
         sock.bind(bound)
         sock.listen(max(backlog, 128))
         sock.setblocking(False)

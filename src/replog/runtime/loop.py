@@ -12,7 +12,7 @@ from asyncio import AbstractEventLoop, TimerHandle
 from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Final, Protocol
+from typing import Any, Final, Protocol
 
 from replog.model.errors import InvariantBroken
 from replog.model.inputs import (
@@ -88,6 +88,7 @@ class NodeLoop:
         limits: Limits,
     ) -> None:
         self.loop = loop
+        loop.set_exception_handler(self._on_loop_error)
         self.limits = limits
         self.request_bytes = 0
         self.exit_code: int | None = None
@@ -274,7 +275,15 @@ class NodeLoop:
         self.stop(1 if output.failed else 0)
 
     def _failed(self, event: Input, error: Exception) -> None:
-        """A step has raised: told in full once for each place, and the asker is cut off."""
+        """A step has raised: the asker is cut off."""
+        self.report_failure(type(event).__name__, error)
+        if isinstance(event, Received):
+            connection = self._connections.get(event.connection)
+            if connection is not None:
+                connection.close("the request failed in this broker; see above")
+
+    def report_failure(self, what: str, error: Exception) -> None:
+        """Something raised that should not: say so, in full once for each place."""
         last = error.__traceback__
         while last is not None and last.tb_next is not None:
             last = last.tb_next
@@ -284,14 +293,18 @@ class NodeLoop:
             last.tb_lineno if last else 0,
         )
         if place in self._told:
-            _log.error("%s failed again: %r", type(event).__name__, error)
+            _log.error("%s failed again: %r", what, error)
         else:
             self._told.add(place)
-            _log.error("%s failed", type(event).__name__, exc_info=error)
-        if isinstance(event, Received):
-            connection = self._connections.get(event.connection)
-            if connection is not None:
-                connection.close("the request failed in this broker; see above")
+            _log.error("%s failed", what, exc_info=error)
+
+    def _on_loop_error(self, loop: AbstractEventLoop, context: dict[str, Any]) -> None:
+        """A callback of ours has raised: what it was for may be left undone, the rest goes on."""
+        error = context.get("exception")
+        if isinstance(error, Exception):
+            self.report_failure("a callback", error)
+        else:
+            _log.error("event loop: %s", context.get("message"))
 
     # ---- connections ------------------------------------------------------------------------
 

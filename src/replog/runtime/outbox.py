@@ -82,10 +82,10 @@ class Outbox:
         batch: list[bytes | bytearray | memoryview] = []
         flags = 0
         for part in islice(parts, BUFFERS_PER_SEND):
-            if type(part) is FileRange:
+            if isinstance(part, FileRange):
                 flags = _MORE
                 break
-            batch.append(part)  # type: ignore[arg-type]  # the other kind is excluded above
+            batch.append(part)
         sent = sock.sendmsg(batch, (), flags) if len(batch) > 1 else sock.send(batch[0], flags)
         self._sent(sent)
         return sent
@@ -97,8 +97,8 @@ class Outbox:
         while sent:
             first = parts.popleft()
             size = len(first)
-            if size > sent:
-                parts.appendleft(memoryview(first)[sent:])  # type: ignore[arg-type]
+            if size > sent and not isinstance(first, FileRange):
+                parts.appendleft(memoryview(first)[sent:])
                 return
             sent -= size
 

@@ -68,12 +68,16 @@ class Pings:
         )
         self._thread.start()
 
-    def set_peers(self, peers: dict[str, int], watched: Iterable[str]) -> None:
-        """Ports to send to, by session, and the sessions that are held to their pings."""
+    def set_peers(self, peers: dict[str, int]) -> None:
+        """Ports to send to, by session."""
         with self._lock:
             self._peers = dict(peers)
+
+    def hold(self, sessions: Iterable[str]) -> None:
+        """These sessions are held to their pings."""
+        with self._lock:
             if self._suspicion is not None:
-                self._suspicion.members(watched, now_ms())
+                self._suspicion.members(sessions, now_ms())
 
     def still_suspected(self, session: str) -> bool:
         """Look again just before acting: the suspect may have answered meanwhile."""

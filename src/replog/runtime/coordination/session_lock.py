@@ -21,9 +21,11 @@ class SessionLock:
         """Raises OSError when the file can't be made."""
         folder.mkdir(parents=True, exist_ok=True)
         self.path = folder / (session + SUFFIX)
+        draft = folder / (session + ".new")  # under its name, a file is locked from the first
         flags = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
-        self._descriptor = os.open(self.path, flags, 0o600)
+        self._descriptor = os.open(draft, flags, 0o600)
         fcntl.flock(self._descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        draft.rename(self.path)
 
     def release(self) -> None:
         """Remove the file and let go. Whoever waits for the lock learns it at once."""
@@ -51,6 +53,14 @@ def is_free(folder: Path, session: str) -> bool:
 def remove_file(folder: Path, session: str) -> None:
     """Remove what a dead session left behind. Those who wait for its lock have it open."""
     (folder / (session + SUFFIX)).unlink(missing_ok=True)
+
+
+def sweep(folder: Path, known: set[str]) -> None:
+    """Remove files of processes that died before they had entered their session."""
+    if folder.is_dir():
+        for path in folder.glob("*" + SUFFIX):
+            if path.stem not in known and is_free(folder, path.stem):
+                path.unlink(missing_ok=True)
 
 
 def watch(folder: Path, session: str, on_free: Callable[[str], None]) -> None:

@@ -95,9 +95,11 @@ class SqliteCoordination:
         try:
             with self._direct:
                 result = store.write(self._connection, None, operations)
-                self._pings.set_peers(self._ports(store.sessions(self._connection)), ())
+                rows = store.sessions(self._connection)
         except sqlite3.Error as error:
             raise CoordinationError(f"{self._path} can't be written: {error}") from error
+        if self._worker is None:  # else the worker keeps them
+            self._pings.set_peers(self._ports(rows))
         self._pings.nudge()
         return result
 
@@ -203,9 +205,8 @@ class SqliteCoordination:
             self._lose_session("removed" if own is None else own.expired or "")
             return
         others = [row for row in rows if row.session != self._session]
-        self._pings.set_peers(
-            self._ports(others), [row.session for row in others if row.expired is None]
-        )
+        self._pings.set_peers(self._ports(others))
+        self._pings.hold(row.session for row in others if row.expired is None)
         for row in others:
             if row.session not in self._watched:
                 self._watched.add(row.session)
@@ -219,9 +220,11 @@ class SqliteCoordination:
         """Bury the dead first: our own predecessor may be among them."""
         if self._settings is None:
             return
-        for row in store.sessions(self._connection):
+        rows = store.sessions(self._connection)
+        for row in rows:
             if session_lock.is_free(self._folder, row.session):
                 self._bury(row.session)
+        session_lock.sweep(self._folder, {row.session for row in rows})
         session = secrets.token_hex(8)
         lock = SessionLock(self._folder, session)
         try:
