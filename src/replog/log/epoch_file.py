@@ -17,7 +17,16 @@ _VERSION = 0
 class EpochFile:
     """Epochs in memory; each change is written, and made durable by `sync`."""
 
-    __slots__ = ("_directory", "_disk", "_epochs", "_path", "_starts", "_synced", "_version")
+    __slots__ = (
+        "_broken",
+        "_directory",
+        "_disk",
+        "_epochs",
+        "_path",
+        "_starts",
+        "_synced",
+        "_version",
+    )
 
     def __init__(self, disk: Disk, directory: str) -> None:
         self._disk = disk
@@ -26,6 +35,7 @@ class EpochFile:
         self._epochs: list[int] = []
         self._starts: list[int] = []
         self._version = 0  # of the file's content, counted up with each change
+        self._broken = False  # what is on disk says nothing
         self._synced = -1  # the version that is known to be durable
 
     @property
@@ -47,6 +57,7 @@ class EpochFile:
         data = self._disk.read_file(self._path)
         parsed = None if data is None else parse(data)
         if parsed is None:
+            self._broken = True
             return False
         self._epochs = [epoch for epoch, _ in parsed]
         self._starts = [start for _, start in parsed]
@@ -101,7 +112,7 @@ class EpochFile:
 
     def restore(self, entries: list[tuple[int, int]]) -> None:
         """Make these the entries (rising, as the law says). Raises DiskError, nothing changed."""
-        if entries != self.entries():
+        if self._broken or entries != self.entries():
             self._replace([epoch for epoch, _ in entries], [start for _, start in entries])
 
     def clear(self) -> None:
@@ -129,6 +140,7 @@ class EpochFile:
     def _replace(self, epochs: list[int], starts: list[int]) -> None:
         write_unsynced(self._disk, self._path, render(list(zip(epochs, starts, strict=True))))
         self._epochs, self._starts = epochs, starts
+        self._broken = False
         self._version += 1
 
 

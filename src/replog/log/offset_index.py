@@ -78,10 +78,12 @@ class OffsetIndex:
         found = bisect_right(self._offsets, offset - self._base_offset)
         return self._positions[found - 1] if found else 0
 
-    def position_at_most(self, limit: int) -> int:
-        """The last indexed position that is not above `limit`, 0 without one."""
+    def entry_at_most(self, limit: int) -> tuple[int, int]:
+        """(position, offset) of the last entry whose position is not above `limit`, or (0, 0)."""
         found = bisect_right(self._positions, limit)
-        return self._positions[found - 1] if found else 0
+        if not found:
+            return 0, 0
+        return self._positions[found - 1], self._base_offset + self._offsets[found - 1]
 
     def offset_at(self, position: int) -> int | None:
         """The offset of the entry for exactly this position; None without one."""

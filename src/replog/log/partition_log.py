@@ -12,10 +12,12 @@ either the partition is to be taken offline: `abandon` it.
 from collections.abc import Iterator, Sequence
 from typing import Final
 
+from crc32c import crc32c
+
 from replog.log import recovery
 from replog.log.config import LogConfig
 from replog.log.disk import Disk
-from replog.log.durability import RolledFlush
+from replog.log.durability import LogFlush
 from replog.log.epoch_file import EpochFile
 from replog.log.errors import OffsetsNotContiguous
 from replog.log.files import folder_for_deletion
@@ -32,8 +34,8 @@ from replog.log.segment import Segment
 from replog.log.time_lookup import TimeAndOffset, find_latest, find_time
 from replog.records.errors import CorruptBatch
 from replog.records.header import (
+    CRC_COVERS_FROM,
     BatchHeader,
-    crc_ok,
     iterate,
     size_of,
     stamp,
@@ -44,9 +46,9 @@ from replog.records.header import (
 # batches).
 LOADED_SEGMENTS_MAX: Final = 4
 
-_POSITION_MAX: Final = (
-    2**31 - 1
-)  # of a batch, and of an offset in its segment: 32 bits in the index
+_INDEX_ENTRY_BYTES_MAX: Final = 12
+# Of a batch, and of an offset in its segment: indexes hold them in 32 bits.
+_POSITION_MAX: Final = 2**31 - 1
 
 
 class PartitionLog:
@@ -69,9 +71,10 @@ class PartitionLog:
         self._active = segments[-1]
         self._epochs = epochs
         self._loaded: list[Segment] = []  # sealed ones with indexes in memory, latest used last
-        self._names_dirty = True  # files may have been made since the folder was last synced
+        self._names = 1  # changes of the folder so far, and how many of them are durable
+        self._names_synced = 0
         self._cuts = 0  # truncations so far: a flush that was begun before one proves nothing
-        self._flushes: list[RolledFlush] = []  # under way
+        self._flushes: list[LogFlush] = []  # under way
         self.directory = directory
         self.config = config
         self.topic_id = topic_id
@@ -200,15 +203,15 @@ class PartitionLog:
         """
         headers = iterate(buffer)
         first_offset = self.log_end_offset
-        self._check_fetched(buffer, headers)
         view = memoryview(buffer)
+        self._check_fetched(view, headers)
         rolled = False
         done = 0
         while done < len(headers):
             upto = self._fitting(headers, done)
             part = headers[done:upto]
-            for header in part:
-                if header.leader_epoch > self._epochs.latest_epoch:
+            if part[-1].leader_epoch > self._epochs.latest_epoch:
+                for header in part:
                     self._epochs.assign(header.leader_epoch, header.base_offset)
             rolled |= self._append(view[part[0].position : size_of(part)], part)
             done = upto
@@ -220,18 +223,18 @@ class PartitionLog:
             headers=headers,
         )
 
-    def _check_fetched(
-        self, buffer: bytes | bytearray | memoryview, headers: Sequence[BatchHeader]
-    ) -> None:
+    def _check_fetched(self, view: memoryview, headers: Sequence[BatchHeader]) -> None:
         expected = self.log_end_offset
         gaps_allowed = self.config.compacted
         for header in headers:
             base_offset = header.base_offset
             if base_offset != expected and not (gaps_allowed and base_offset > expected):
                 raise OffsetsNotContiguous(expected, base_offset)
-            if header.last_offset_delta < 0 or not crc_ok(buffer, header):
+            position, delta = header.position, header.last_offset_delta
+            payload = view[position + CRC_COVERS_FROM : position + header.length]
+            if delta < 0 or crc32c(payload) != header.crc:
                 raise CorruptBatch(f"{header!r} was damaged on its way")
-            expected = base_offset + header.last_offset_delta + 1
+            expected = base_offset + delta + 1
 
     def _fitting(self, headers: Sequence[BatchHeader], first: int) -> int:
         """Up to which header the batches from `first` on go into one segment: at least one."""
@@ -262,25 +265,31 @@ class PartitionLog:
     def _must_roll(self, header: BatchHeader, length: int = 0) -> bool:
         """Whether these bytes belong into a new segment."""
         active, config = self._active, self.config
-        if active.size + (length or header.length) > config.segment_bytes:
-            return True
-        if active.first_timestamp is not None and active.first_timestamp >= 0:
-            age_ms = header.max_timestamp - active.first_timestamp
-            if age_ms > config.segment_ms:
-                return True
+        first_timestamp = active.first_timestamp
+        last_offset = header.base_offset + header.last_offset_delta
         return (
-            header.last_offset - active.base_offset > _POSITION_MAX
-            or active.index_bytes > config.segment_index_bytes - 12
+            active.size + (length or header.length) > config.segment_bytes
+            or last_offset - active.base_offset > _POSITION_MAX
+            or active.index_bytes > config.segment_index_bytes - _INDEX_ENTRY_BYTES_MAX
+            or (
+                first_timestamp is not None
+                and first_timestamp >= 0
+                and header.max_timestamp - first_timestamp > config.segment_ms
+            )
         )
 
     def _roll(self, base_offset: int) -> Segment:
         active = self._active
         active.seal()
+        # At most the newest segment may lose its name in a power cut, or the log would have a hole.
+        # A flush outside the step has mostly seen to it since the last roll.
+        if self._names_synced < self._names:
+            self._flush_names()
         created = Segment.create(
             self._disk, self.directory, base_offset, self.config.index_interval_bytes
         )
         active.next_offset = base_offset
-        self._names_dirty = True
+        self._names += 1
         self._segments.append(created)
         self._active = created
         self._keep_loaded(active)
@@ -371,9 +380,12 @@ class PartitionLog:
         """Remove all records from `offset` on, and the batch that holds it; None without any.
 
         Later segments lose their names but not their bytes: only the returned file's change. An
-        `offset` before the first segment begins the log anew there. Raises DiskError, LogCorrupt.
+        `offset` before the first segment begins the log anew there. Epochs that begin at `offset`
+        are forgotten even when no record goes: a leadership that wrote nothing is no common
+        history. Raises DiskError, LogCorrupt.
         """
         if offset >= self.log_end_offset:
+            self._epochs.truncate_from_end(offset)
             return None
         first = self._segments[0]
         if offset < first.base_offset:
@@ -396,15 +408,16 @@ class PartitionLog:
         The recovery point checkpoint must be written before the next append.
         """
         self._remove_from(0)
-        self._loaded.clear()
+        self._epochs.clear()
+        self._epochs.sync()  # or the old ones would be told of the new log after a power cut
         self._active = Segment.create(
             self._disk, self.directory, offset, self.config.index_interval_bytes
         )
+        # Without its name, the log would begin at 0 again after a power cut.
+        self._disk.sync_directory(self.directory)
         self._segments.append(self._active)
-        self._names_dirty = True
         self.log_start_offset = offset
         self._ends_at(offset)
-        self._epochs.clear()
         self.recovery_point = offset
 
     def _remove_from(self, keep: int) -> None:
@@ -443,28 +456,46 @@ class PartitionLog:
         self.recovery_point = self.log_end_offset
         return self.recovery_point
 
-    def flush_rolled(self) -> RolledFlush:
+    def flush_rolled(self) -> LogFlush:
         """The work of making all sealed segments durable, for another thread; then `flushed`."""
-        flush = RolledFlush(
+        flush = LogFlush(
             self._segments[:-1],
             offset=self._active.base_offset,
             cuts=self._cuts,
-            flush_names=self._flush_names,
+            names=self._names,
+            flush_names=self._sync_names,
         )
         self._flushes.append(flush)
         return flush
 
-    def flushed(self, flush: RolledFlush) -> int:
+    def flush_to_end(self) -> LogFlush:
+        """The work of making all that was appended so far durable, for another thread."""
+        flush = LogFlush(
+            [segment for segment in self._segments[:-1] if segment.dirty],
+            self._active.file,
+            offset=self.log_end_offset,
+            cuts=self._cuts,
+            names=self._names,
+            flush_names=self._sync_names,
+        )
+        self._flushes.append(flush)
+        return flush
+
+    def flushed(self, flush: LogFlush) -> int:
         """`flush` ended without an error; returns the recovery point."""
         self._flushes.remove(flush)
+        self._names_synced = max(self._names_synced, flush.names)
         if flush.cuts == self._cuts:
             self.recovery_point = max(self.recovery_point, flush.offset)
         return self.recovery_point
 
     def _flush_names(self) -> None:
+        self._sync_names()
+        self._names_synced = self._names
+
+    def _sync_names(self) -> None:
         self._epochs.sync()
-        if self._names_dirty:
-            self._names_dirty = False  # before the work: a roll beside it asks for another one
+        if self._names_synced < self._names:
             sync_identity(self._disk, self.directory)
 
     def close(self) -> int:

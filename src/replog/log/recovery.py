@@ -84,7 +84,7 @@ def trust(segments: list[Segment], epochs: EpochFile, report: RecoveryReport) ->
         except LogCorrupt as error:
             report.reasons.append(str(error))
             return False
-    if not epochs.load():
+    if not _load_epochs(segments, epochs):
         report.epochs_rebuilt = True
         observed = _Epochs()
         for segment in segments:
@@ -101,7 +101,7 @@ def recover(
 
     Raises LogCorrupt when something before the recovery point is not sound.
     """
-    report.epochs_rebuilt = not epochs.load()
+    report.epochs_rebuilt = not _load_epochs(segments, epochs)
     first = _first_to_check(segments, recovery_point)
     observed = _Epochs()
     if report.epochs_rebuilt:
@@ -115,10 +115,17 @@ def recover(
         segment = segments[index]
         start = 0 if report.epochs_rebuilt else recovery_point
         _SegmentScan(segment, observed, report).run(start, recovery_point)
-        if report.bytes_truncated or _overlaps(segments, index, recovery_point):
+        if report.bytes_truncated or _ends_here(segments, index, recovery_point):
             _remove_behind(segments, index + 1, report)
         index += 1
     epochs.restore(_merged(epochs.entries(), observed, segments))
+
+
+def _load_epochs(segments: list[Segment], epochs: EpochFile) -> bool:
+    """False when the file says nothing of a log that has records: power may have gone meanwhile."""
+    if not epochs.load():
+        return False
+    return bool(epochs.latest_epoch >= 0 or not any(segment.size for segment in segments))
 
 
 def _first_to_check(segments: list[Segment], recovery_point: int) -> int:
@@ -129,17 +136,19 @@ def _first_to_check(segments: list[Segment], recovery_point: int) -> int:
     return index
 
 
-def _overlaps(segments: list[Segment], index: int, recovery_point: int) -> bool:
-    """Whether the next segment begins with offsets that this one has: it is a left-over."""
+def _ends_here(segments: list[Segment], index: int, recovery_point: int) -> bool:
+    """Whether the log can't go on with the next segment, though this one is sound.
+
+    Behind the recovery point every segment begins where the one in front of it ends: only
+    compaction leaves holes, and it touches what is flushed. Raises LogCorrupt when flushed segments
+    overlap.
+    """
     if index + 1 == len(segments):
         return False
-    following = segments[index + 1]
-    if segments[index].next_offset <= following.base_offset:
-        return False
-    reason = f"{following.stem}.log begins before the one in front of it ends"
-    if following.base_offset < recovery_point:
-        raise LogCorrupt(reason)
-    return True
+    end_offset, following = segments[index].next_offset, segments[index + 1]
+    if following.base_offset < end_offset and following.base_offset < recovery_point:
+        raise LogCorrupt(f"{following.stem}.log begins before the one in front of it ends")
+    return following.base_offset != end_offset and following.base_offset > recovery_point
 
 
 def _remove_behind(segments: list[Segment], keep: int, report: RecoveryReport) -> None:
@@ -198,6 +207,7 @@ class _SegmentScan:
         self._epochs = epochs
         self._report = report
         self._data = b""
+        self._view = memoryview(self._data)
         self._data_start = 0
 
     def run(self, start_offset: int, recovery_point: int) -> None:
@@ -211,17 +221,20 @@ class _SegmentScan:
             self._report.indexes_rebuilt += 1
         while position < segment.size:
             header = self._header_at(position)
-            fault = "the file ends inside a header" if header is None else self._fault(header)
-            if header is None or fault is not None:
-                self._cut(position, f"{segment.stem}.log at {position}: {fault}", recovery_point)
-                return
-            self._epochs.observe(header)
+            if header is None or not self._sound(header):
+                fault = "the file ends inside a header" if header is None else self._fault(header)
+                if header is None or fault is not None:
+                    self._cut(position, fault, recovery_point)
+                    return
+            if header.leader_epoch != self._epochs.latest:
+                self._epochs.observe(header)
             segment.note(header, position)
             self._report.batches_scanned += 1
             position += header.length
 
-    def _cut(self, position: int, reason: str, recovery_point: int) -> None:
+    def _cut(self, position: int, fault: str | None, recovery_point: int) -> None:
         segment = self._segment
+        reason = f"{segment.stem}.log at {position}: {fault}"
         if segment.next_offset < recovery_point:
             raise LogCorrupt(f"{reason}; this was flushed up to offset {recovery_point}")
         self._report.reasons.append(reason)
@@ -241,7 +254,25 @@ class _SegmentScan:
         """Have `length` bytes (at most a chunk) from `position` on in `_data`."""
         if position + length > self._data_start + len(self._data):
             self._data = self._segment.file.read(position, _CHUNK_BYTES)
+            self._view = memoryview(self._data)
             self._data_start = position
+
+    def _sound(self, header: BatchHeader) -> bool:
+        """`_fault` in short, for a batch that lies in the chunk that was read. False: ask it."""
+        segment = self._segment
+        index = header.position - self._data_start
+        end = index + header.length
+        delta = header.last_offset_delta
+        return (
+            header.length >= HEADER_SIZE
+            and end <= len(self._data)
+            and header.magic == MAGIC
+            and header.base_offset >= segment.next_offset
+            and 0 <= delta < _OFFSETS_OF_SEGMENT_MAX
+            and header.base_offset + delta - segment.base_offset <= _OFFSETS_OF_SEGMENT_MAX
+            and header.leader_epoch >= self._epochs.latest
+            and crc32c(self._view[index + CRC_COVERS_FROM : end]) == header.crc
+        )
 
     def _fault(self, header: BatchHeader) -> str | None:
         """Why these bytes are not the next batch of this segment."""
@@ -271,7 +302,7 @@ class _SegmentScan:
             piece = min(left, _CHUNK_BYTES)
             self._read(position, piece)
             index = position - self._data_start
-            crc = crc32c(memoryview(self._data)[index : index + piece], crc)
+            crc = crc32c(self._view[index : index + piece], crc)
             position += piece
             left -= piece
         return crc
@@ -284,7 +315,7 @@ class _SegmentScan:
         self._read(header.position, min(size, self._segment.size - header.position))
         index = header.position - self._data_start
         _, _, crc, _ = _OLD_MESSAGE_PREFIX.unpack_from(self._data, index)
-        if zlib.crc32(memoryview(self._data)[index + 16 : index + size]) == crc & 0xFFFFFFFF:
+        if zlib.crc32(self._view[index + 16 : index + size]) == crc & 0xFFFFFFFF:
             raise LogCorrupt(
                 f"{self._segment.stem}.log holds messages of format {header.magic}, not {MAGIC}"
             )

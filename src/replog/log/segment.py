@@ -45,6 +45,7 @@ class Segment:
         "entries_dirty",
         "file",
         "first_timestamp",
+        "index_bytes",
         "max_timestamp",
         "max_timestamp_offset",
         "next_offset",
@@ -64,6 +65,7 @@ class Segment:
         self.base_offset = base_offset
         self.file: DiskFile = disk.open(stem + files.LOG_SUFFIX, create=True)
         self.size = self.file.size()
+        self.index_bytes = 0  # of the larger index, for the roll at `segment.index.bytes`
         self.next_offset = base_offset  # behind the last record; of a sealed one, the next's base
         self.dirty = True  # bytes may not be on stable storage
         self.entries_dirty = True  # index entries may not be either
@@ -98,12 +100,6 @@ class Segment:
         loaded = self._indexes
         return self.load() if loaded is None else loaded
 
-    @property
-    def index_bytes(self) -> int:
-        """Size of the larger index, for the roll at `segment.index.bytes`."""
-        offsets, times = self.indexes
-        return max(offsets.size, times.size)
-
     def load(self) -> Indexes:
         """Read both indexes, add what they lack, make them anew when they can't be right.
 
@@ -119,7 +115,7 @@ class Segment:
         indexed_offset = offsets.offset_at(position)
         try:
             if indexed_offset is not None:
-                self._check_entry(position, indexed_offset)
+                self._check_entry(SpanWindow(self.file, self.size), position, indexed_offset)
             self.walk_from(position)
         except LogCorrupt:
             if indexed_offset is None:
@@ -169,7 +165,7 @@ class Segment:
         indexed_offset = offsets.offset_at(position)
         if indexed_offset is not None:
             try:
-                self._check_entry(position, indexed_offset)
+                self._check_entry(SpanWindow(self.file, self.size), position, indexed_offset)
             except LogCorrupt:
                 usable, indexed_offset = False, None
         if indexed_offset is None:
@@ -188,6 +184,7 @@ class Segment:
         self._since_index = 0
         last = self.indexes.times.last
         self.max_timestamp, self.max_timestamp_offset = last or (NO_TIMESTAMP, self.base_offset)
+        self.index_bytes = max(self.indexes.offsets.size, self.indexes.times.size)
         self.first_timestamp = None
         if position:
             self.first_timestamp = BatchHeader(self.file.read(0, HEADER_SIZE), 0).max_timestamp
@@ -210,10 +207,11 @@ class Segment:
         offsets.append(last_offset, position)
         times.append_if_later(self.max_timestamp, self.max_timestamp_offset)
         self.entries_dirty = True
+        self.index_bytes = max(offsets.size, times.size)
         self._since_index = 0
 
-    def _check_entry(self, position: int, indexed_offset: int) -> None:
-        base_offset, _, _ = SpanWindow(self.file, self.size).at(position)
+    def _check_entry(self, window: SpanWindow, position: int, indexed_offset: int) -> None:
+        base_offset, _, _ = window.at(position)
         if not self.base_offset <= base_offset <= indexed_offset:
             raise LogCorrupt(f"{self.stem}.index has {indexed_offset} for the batch {base_offset}")
 
@@ -261,10 +259,23 @@ class Segment:
             raise
         self.size = position + len(data)
         self.dirty = True
+        if not position:
+            self.first_timestamp = headers[0].max_timestamp
+        # What `note` does, for all of them at once: this is the hot path.
+        since, interval = self._since_index, self._index_interval_bytes
         for header in headers:
-            self.note(header, position)
+            if header.max_timestamp > self.max_timestamp:
+                self.max_timestamp = header.max_timestamp
+                self.max_timestamp_offset = header.base_offset + header.last_offset_delta
+            if since > interval:
+                self._add_entries(header.base_offset + header.last_offset_delta, position)
+                since = 0
+            since += header.length
             position += header.length
-        self.remember(self.next_offset, position)
+        self._since_index = since
+        last = headers[-1]
+        self.next_offset = next_offset = last.base_offset + last.last_offset_delta + 1
+        self.remember(next_offset, position)
 
     def truncate(self, offset: int) -> int | None:
         """Remove the batch that holds `offset` and all behind it.
@@ -394,15 +405,12 @@ class Segment:
             return self._scan_boundary(start, limit)
 
     def _scan_boundary(self, start: int, limit: int) -> int:
-        offsets = self.indexes.offsets
-        position = offsets.position_at_most(limit)
+        window = SpanWindow(self.file, self.size)
+        position, indexed_offset = self.indexes.offsets.entry_at_most(limit)
         if position > start:
-            indexed_offset = offsets.offset_at(position)
-            if indexed_offset is not None:
-                self._check_entry(position, indexed_offset)
+            self._check_entry(window, position, indexed_offset)
         else:
             position = start
-        window = SpanWindow(self.file, self.size)
         while True:
             base_offset, size, _ = window.at(position)
             if position + size > limit:

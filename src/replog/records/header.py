@@ -201,8 +201,9 @@ def size_of(headers: Sequence[BatchHeader]) -> int:
 def crc_ok(buffer: Bytes, header: BatchHeader) -> bool:
     """Whether the payload is what its CRC-32C says. The whole batch must be in `buffer`."""
     start = header.position
-    view = memoryview(buffer)[start + CRC_COVERS_FROM : start + header.length]
-    return crc32c(view) == header.crc
+    if not isinstance(buffer, memoryview):
+        buffer = memoryview(buffer)
+    return crc32c(buffer[start + CRC_COVERS_FROM : start + header.length]) == header.crc
 
 
 def stamp(

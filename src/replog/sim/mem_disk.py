@@ -1,9 +1,10 @@
 """The `Disk` port in memory, and the two ways in which a host can end: kill and power cut.
 
 What a real disk promises is kept, and nothing beyond it: bytes of a file are safe after `sync` of
-the file, names after `sync_directory` of their folder. A power cut keeps, drops or zeroes each
-unsynced sector on its own, may cut a file anywhere behind what was synced, and decides for each
-unsynced change of a name. All choices are drawn from the generator that is handed in.
+the file, names after `sync_directory` of their folder. A power cut keeps or drops each unsynced
+sector on its own (zeros, where there was none before), may leave a file with its old or its new
+size or one between, and decides for each unsynced change of a name. All choices are drawn from the
+generator that is handed in.
 """
 
 from collections.abc import Callable, Iterable, Sequence
@@ -52,7 +53,7 @@ class _Inode:
             self.dirty = False
 
     def lose_power(self, rng: Random) -> None:
-        """Whatever was not synced is kept, dropped or zeroed, sector by sector."""
+        """Whatever was not synced is kept or dropped, sector by sector, and the size apart."""
         if not self.dirty:
             return
         old, new = self.durable, bytes(self.data)
@@ -61,11 +62,8 @@ class _Inode:
         for start in range(0, size, SECTOR_BYTES):
             end = min(start + SECTOR_BYTES, size)
             before, wanted = old[start:end], new[start:end]
-            if before == wanted:
-                after[start:end] = wanted
-                continue
-            # A sector that grows a file is either there or was never written: zeros.
-            kept = rng.choice((before, wanted, b""))[: end - start]
+            # A sector is written whole or not at all; where a file has grown over nothing, zeros.
+            kept = wanted if before == wanted else rng.choice((before, wanted))
             after[start : start + len(kept)] = kept
         self.data = after
         self.durable = bytes(after)
