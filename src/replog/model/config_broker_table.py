@@ -261,6 +261,7 @@ ROWS: Final = (
     ("replication.quota.window.num", "int", "11", True, False),
     ("replication.quota.window.size.seconds", "int", "1", True, False),
     ("replog.coordinator", "string", None, True, True),
+    ("replog.durability", "string", "replicated", True, True, "replicated|fsync"),
     ("replog.session.silence.ms", "int", "1500", True, True, "250..60000"),
     ("request.timeout.ms", "int", "30000", True, True, ">=1"),
     ("reserved.broker.max.id", "int", "1000", True, False),

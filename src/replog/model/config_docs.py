@@ -123,6 +123,9 @@ DOCS: Final[dict[str, str]] = {
     "replog.coordinator": (
         "Where brokers meet: sqlite:PATH. All brokers of a cluster name the same one."
     ),
+    "replog.durability": (
+        "What an acknowledgement of acks=all stands for: replicated (in the page cache of the ISR) or fsync (on stable storage of the ISR)."
+    ),
     "replog.session.silence.ms": "A broker that is silent for so long is taken for dead.",
     "request.timeout.ms": "How long a request to another broker waits for its answer.",
     "retention.bytes": "Size beyond which a partition drops its oldest segments; -1 for no limit.",

@@ -84,7 +84,15 @@ def topic_entries(broker: BrokerConfig, overrides: Mapping[str, str]) -> Iterato
         else:
             value = _text(topic_value(broker, name, overrides))
         source = synonyms[0].source if synonyms else ConfigSource.DEFAULT
+        if source is ConfigSource.DEFAULT and is_own(name):
+            continue
         yield ConfigEntry(key, value, source, tuple(synonyms))
+
+
+def is_own(name: str) -> bool:
+    """A configuration of Replog's own: shown where it is set, so that the list of a topic is
+    otherwise the one that tools know."""
+    return name.startswith("replog.")
 
 
 def broker_entries(broker: BrokerConfig) -> Iterator[ConfigEntry]:

@@ -62,6 +62,8 @@ _TOPIC: Final = (
     ("remote.log.copy.disable", "boolean", "false", False, False),
     ("remote.log.delete.on.disable", "boolean", "false", False, False),
     ("remote.storage.enable", "boolean", "false", False, False),
+    ("replog.durability", "string", "replicated", False, True, "replicated|fsync",
+     "replog.durability"),
     ("retention.bytes", "long", "-1", False, False, "", "log.retention.bytes"),
     ("retention.ms", "long", "604800000", False, False, ">=-1", "log.retention.ms"),
     ("segment.bytes", "int", "1073741824", False, True, ">=1048576", "log.segment.bytes"),

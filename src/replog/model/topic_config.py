@@ -34,6 +34,7 @@ class _TopicValues:
     min_compaction_lag_ms: int
     min_insync_replicas: int
     preallocate: bool
+    replog_durability: str
     retention_bytes: int
     retention_ms: int
     segment_bytes: int
@@ -54,6 +55,11 @@ class TopicConfig(_TopicValues):
         for attribute in _TopicValues.__annotations__:
             name = attribute.replace("_", ".")
             setattr(self, attribute, topic_value(broker, name, self.overrides))
+
+    @property
+    def durable(self) -> bool:
+        """An acknowledged record is on stable storage on every member of the ISR."""
+        return self.replog_durability == "fsync"
 
     @property
     def compacted(self) -> bool:

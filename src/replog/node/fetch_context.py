@@ -29,6 +29,7 @@ class FetchItem:
         "partition",
         "sent_high_watermark",
         "sent_log_start",
+        "synced_offset",
         "topic_id",
         "tp",
         "watched",
@@ -45,6 +46,7 @@ class FetchItem:
         self.fetch_offset = 0
         self.current_leader_epoch = -1
         self.last_fetched_epoch = -1
+        self.synced_offset = -1  # of a follower with durability `fsync`
         self.max_bytes = 0
         self.sent_high_watermark = -1
         self.sent_log_start = -1

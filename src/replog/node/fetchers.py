@@ -15,7 +15,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from replog.model.errors import ErrorCode
-from replog.model.ids import NO_EPOCH, TopicPartition
+from replog.model.ids import NO_EPOCH, NO_OFFSET, TopicPartition
 from replog.model.inputs import PeerFailed, PeerReplied
 from replog.model.messages.fetch import (
     FetchPartition,
@@ -38,9 +38,11 @@ UNKNOWN_EPOCH_BACKOFF_MS = 10
 NEW_SESSION_EPOCH = 0
 SESSION_EPOCH_END = 2**31
 
-# (fetch offset, current leader epoch, last fetched epoch, log start): what a leader was told last.
-Told = tuple[int, int, int, int]
-FORGOTTEN: Told = (-1, -1, -1, -1)  # the session holds the partition, and must be told anew
+# What a leader was told last: fetch offset, current leader epoch, last fetched epoch, log start
+# offset, and the offset below which the log is synced (-1 unless the topic's durability is
+# `fsync`).
+Told = tuple[int, int, int, int, int]
+FORGOTTEN: Told = (-1, -1, -1, -1, -1)  # the session holds the partition, and must be told anew
 
 SESSION_ERRORS = frozenset(
     {ErrorCode.FETCH_SESSION_ID_NOT_FOUND, ErrorCode.INVALID_FETCH_SESSION_EPOCH}
@@ -68,6 +70,7 @@ class Followed:
             self.partition.leader_epoch,
             log.latest_epoch if log.log_end_offset > log.log_start_offset else NO_EPOCH,
             log.log_start_offset,
+            log.recovery_point if self.partition.topic.durable else NO_OFFSET,
         )
 
 
@@ -100,6 +103,14 @@ class Fetcher:
                 followed.told = FORGOTTEN
         followed.not_before_ms = 0.0
         self._news[key] = followed
+
+    def tell(self, partition: Partition) -> None:
+        """Something about `partition` is new: the leader learns it without delay."""
+        key = (partition.topic_id, partition.tp.partition)
+        followed = self.followed.get(key)
+        if followed is not None:
+            self._news[key] = followed
+            self.ask()
 
     def remove(self, tp: TopicPartition) -> None:
         for key, followed in self.followed.items():
@@ -196,6 +207,7 @@ class Fetcher:
                     current_leader_epoch=wanted[1],
                     last_fetched_epoch=wanted[2],
                     log_start_offset=wanted[3],
+                    synced_offset=wanted[4],
                     partition_max_bytes=self._node.config.replica_fetch_max_bytes,
                 )
             )
@@ -355,6 +367,12 @@ class Fetchers:
         leader_id = self._leaders.pop(tp, None)
         if leader_id is not None:
             self._fetchers[leader_id].remove(tp)
+
+    def synced(self, partition: Partition) -> None:
+        """More of the log is on stable storage: its leader waits for that."""
+        leader_id = self._leaders.get(partition.tp)
+        if leader_id is not None:
+            self._fetchers[leader_id].tell(partition)
 
     def brokers_changed(self) -> None:
         """The image changed: leaders may have come back, and there may be more to ask for."""

@@ -8,6 +8,7 @@ clock and never draws a random number that it was not given. All that a broker r
 - `forwarding`  clients' admin requests on their way to the controller
 - `partitions`  the replicas on this broker, as leader or follower
 - `fetchers`    one conversation with each leader that this broker follows
+- `syncs`       logs on their way to stable storage
 - `waits`       requests that are parked until an offset is committed or data arrives
 - `groups`      consumer groups whose offsets partition this broker leads
 - `producer_ids` blocks of producer ids
@@ -61,6 +62,7 @@ from replog.node.partitions import Partitions
 from replog.node.producer_ids import ProducerIds
 from replog.node.router import route
 from replog.node.sessions import FetchSessions
+from replog.node.syncs import Syncs
 from replog.node.timers import Timers
 from replog.node.transactional_ids import TransactionalIds
 from replog.node.waits import Waits
@@ -104,6 +106,7 @@ class Node:
         self._job_waiters: dict[int, Callable[[JobDone], None]] = {}
         self.waits = Waits(self)
         self.fetch_sessions = FetchSessions(self)
+        self.syncs = Syncs(self)
         self.partitions = Partitions(self)
         self.fetchers = Fetchers(self)
         self.membership = Membership(self)

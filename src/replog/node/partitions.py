@@ -147,6 +147,7 @@ class Partitions:
         settings = LeaderSettings(
             min_isr=min(partition.topic.min_insync_replicas, len(record.replicas)),
             lag_ms_max=node.config.replica_lag_time_max_ms,
+            durable=partition.topic.durable,
         )
         leader = partition.leader
         if leader is not None and leader.epoch == record.leader_epoch:
@@ -166,6 +167,7 @@ class Partitions:
         partition.leader = LeaderState(
             record,
             log_end=partition.log_end_offset,
+            synced_end=partition.log.recovery_point,
             high_watermark=partition.high_watermark,
             settings=settings,
             eligible=self.eligible,
@@ -196,6 +198,7 @@ class Partitions:
         if record.leader == NO_LEADER:
             node.fetchers.remove(partition.tp)
         else:
+            node.syncs.appended(partition)
             node.fetchers.follow(partition)
 
     def _delete_topic(self, name: str, topic_id: bytes) -> None:
@@ -256,6 +259,7 @@ class Partitions:
 
     def _appended(self, partition: Partition, result: AppendResult) -> None:
         partition.note_producers(result.headers)
+        self._node.syncs.appended(partition)
         if result.rolled:
             self.logs.segment_rolled(partition)
 

@@ -23,6 +23,7 @@ from replog.model.ids import TopicPartition
 from replog.model.inputs import JobDone
 from replog.model.outputs import Level
 from replog.model.partition import PartitionRecord
+from replog.node.checkpoint_file import CheckpointFile
 from replog.node.partition import Partition, replay_producers
 
 if TYPE_CHECKING:
@@ -38,10 +39,14 @@ class ReplicaLogs:
     def __init__(self, node: Node) -> None:
         self._node = node
         self._unclaimed: dict[TopicPartition, tuple[PartitionLog, ProducerTable]] = {}
-        self._recovery_points: dict[TopicPartition, int] = {}
-        self._high_watermarks: dict[TopicPartition, int] = {}
-        self._written: dict[TopicPartition, int] = {}
-        self._checkpointing = False
+        self._recovery_points: dict[TopicPartition, int] = {}  # as the last process left them
+        self._high_watermarks: dict[TopicPartition, int] = {}  # likewise
+        self._recovery_file = CheckpointFile(
+            node, checkpoints.RECOVERY_POINTS, self._current_recovery_points
+        )
+        self._high_watermark_file = CheckpointFile(
+            node, checkpoints.HIGH_WATERMARKS, self._current_high_watermarks
+        )
 
     # ---- opening ---------------------------------------------------------------------------
 
@@ -50,8 +55,8 @@ class ReplicaLogs:
         node = self._node
         disk = node.disk
         clean = checkpoints.take_clean_shutdown(disk) is not None
-        self._recovery_points = self._read(checkpoints.RECOVERY_POINTS)
-        self._high_watermarks = self._read(checkpoints.HIGH_WATERMARKS)
+        self._recovery_points = self._recovery_file.read()
+        self._high_watermarks = self._high_watermark_file.read()
         for name in disk.list(""):
             if name.endswith(DELETED_FOLDER_SUFFIX):
                 self._remove_later(name, delay_ms=0)
@@ -67,12 +72,6 @@ class ReplicaLogs:
                 continue
             self._unclaimed[tp] = (log, replay_producers(log))
         self._schedule_checkpoint()
-
-    def _read(self, name: str) -> dict[TopicPartition, int]:
-        found, reason = checkpoints.read(self._node.disk, name)
-        if reason is not None:
-            self._node.report(Level.WARNING, f"{name} is not used: {reason}")
-        return found
 
     def _open(
         self, tp: TopicPartition, topic_id: bytes, config: LogConfig, *, clean: bool
@@ -138,20 +137,11 @@ class ReplicaLogs:
         """Write the high watermarks, so that a restart knows what consumers have seen. They only
         ever lag: an old one costs a moment until the leader is asked, never a record."""
         self._schedule_checkpoint()
-        now = {p.tp: p.high_watermark for p in self._node.partitions.all()}
-        if now == self._written or self._checkpointing:
-            return
-        self._checkpointing = True
-        disk = self._node.disk
+        self._high_watermark_file.write_later()
 
-        def done(ended: JobDone) -> None:
-            self._checkpointing = False
-            if ended.error is None:
-                self._written = now
-            else:
-                self._node.report(Level.ERROR, f"high watermarks not written: {ended.error}")
-
-        self._node.run_job(lambda: checkpoints.write(disk, checkpoints.HIGH_WATERMARKS, now), done)
+    def _current_high_watermarks(self) -> dict[TopicPartition, int]:
+        marks = {tp: self._high_watermarks.get(tp, 0) for tp in self._unclaimed}
+        return marks | {p.tp: p.high_watermark for p in self._node.partitions.all()}
 
     def segment_rolled(self, partition: Partition) -> None:
         """A segment is full: flush it outside the step, so that a restart need not scan it."""
@@ -163,20 +153,9 @@ class ReplicaLogs:
                 self._node.partitions.disk_failed(partition, DiskError(ended.error))
             elif self._node.partitions.get(partition.tp) is partition:
                 log.flushed(flush)
-                self._recovery_points_changed()
+                self._recovery_file.write_later()
 
         self._node.run_job(flush, done)
-
-    def _recovery_points_changed(self) -> None:
-        disk, points = self._node.disk, self._current_recovery_points()
-
-        def done(ended: JobDone) -> None:
-            if ended.error is not None:
-                self._node.report(Level.ERROR, f"recovery points not written: {ended.error}")
-
-        self._node.run_job(
-            lambda: checkpoints.write(disk, checkpoints.RECOVERY_POINTS, points), done
-        )
 
     def _current_recovery_points(self) -> dict[TopicPartition, int]:
         points = {tp: log.recovery_point for tp, (log, _) in self._unclaimed.items()}
@@ -185,9 +164,7 @@ class ReplicaLogs:
 
     def write_recovery_points(self) -> None:
         """Now, in the step: a log was cut below what the file vouches for. Raises DiskError."""
-        checkpoints.write(
-            self._node.disk, checkpoints.RECOVERY_POINTS, self._current_recovery_points()
-        )
+        self._recovery_file.write_now()
 
     # ---- the end of a log --------------------------------------------------------------------
 
@@ -229,11 +206,10 @@ class ReplicaLogs:
         try:
             logs = [log for log, _ in self._unclaimed.values()]
             logs += [partition.log for partition in partitions]
-            marks = self._high_watermarks | {p.tp: p.high_watermark for p in partitions}
             for log in logs:
                 log.close()
             self.write_recovery_points()
-            checkpoints.write(node.disk, checkpoints.HIGH_WATERMARKS, marks)
+            self._high_watermark_file.write_now()
             checkpoints.mark_clean_shutdown(node.disk, node.broker_epoch)
         except DiskError as error:
             node.report(Level.ERROR, f"not stopped cleanly, the next start recovers: {error}")

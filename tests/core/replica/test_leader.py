@@ -31,13 +31,15 @@ def leader(
     log_end: int = 0,
     high_watermark: int = 0,
     min_isr: int = 1,
+    durable: bool = False,
     now_ms: float = 0,
 ) -> LeaderState:
     return LeaderState(
         record(isr),
         log_end=log_end,
+        synced_end=log_end,
         high_watermark=high_watermark,
-        settings=LeaderSettings(min_isr=min_isr, lag_ms_max=LAG_MS),
+        settings=LeaderSettings(min_isr=min_isr, lag_ms_max=LAG_MS, durable=durable),
         eligible=dict(EPOCHS),
         now_ms=now_ms,
     )
@@ -166,6 +168,24 @@ def test_a_follower_about_to_join_holds_the_watermark_only_while_it_lives() -> N
     assert state.high_watermark == 0
     state.eligible = {1: 11, 3: 13}
     assert state.advance(3)
+    assert state.high_watermark == 5
+
+
+def test_with_fsync_only_what_is_synced_counts_here_and_on_followers() -> None:
+    state = leader((1, 2), durable=True)
+    fetch(state, 2, 0)
+    assert not state.on_append(5, 1)
+    assert not fetch(state, 2, 3, 2)  # followers report what they have synced
+    assert state.on_synced(2, 3)
+    assert state.high_watermark == 2
+    assert state.on_synced(5, 4)
+    assert state.high_watermark == 3
+
+
+def test_with_fsync_a_leader_alone_waits_for_its_own_disk() -> None:
+    state = leader((1,), durable=True)
+    assert not state.on_append(5, 1)
+    assert state.on_synced(5, 2)
     assert state.high_watermark == 5
 
 

@@ -18,6 +18,7 @@ class LeaderSettings:
 
     min_isr: int  # `min.insync.replicas`, not more than the replication factor
     lag_ms_max: int  # `replica.lag.time.max.ms`
+    durable: bool = False  # only what is on stable storage counts as held, here and on followers
 
 
 class LeaderState:
@@ -34,6 +35,7 @@ class LeaderState:
         "progress",
         "replicas",
         "settings",
+        "synced_end",
     )
 
     def __init__(
@@ -41,6 +43,7 @@ class LeaderState:
         record: PartitionRecord,
         *,
         log_end: int,
+        synced_end: int,
         high_watermark: int,
         settings: LeaderSettings,
         eligible: Mapping[int, int],
@@ -50,6 +53,7 @@ class LeaderState:
         self.epoch = record.leader_epoch
         self.epoch_start = log_end  # the first offset that this leadership writes
         self.log_end = log_end
+        self.synced_end = synced_end  # all below is on stable storage
         self.high_watermark = high_watermark
         self.settings = settings
         self.eligible = eligible
@@ -77,13 +81,19 @@ class LeaderState:
         self.log_end = log_end
         return self.advance(now_ms)
 
+    def on_synced(self, synced_end: int, now_ms: float) -> bool:
+        """The leader's own log is on stable storage below `synced_end`. True when the HW moved."""
+        self.synced_end = max(self.synced_end, synced_end)
+        return self.advance(now_ms)
+
     def on_follower_fetch(
         self, broker: int, *, offset: int, broker_epoch: int, now_ms: float
     ) -> bool:
-        """An authenticated follower of this epoch asks from `offset`. True when the HW moved.
+        """An authenticated follower of this epoch holds all below `offset`. True when the HW moved.
 
-        The caller has fenced the request: same leader epoch, and `offset` lies within the log on
-        the same history (no divergence).
+        That is where it fetches from, or with durability `fsync` what it has on stable storage. The
+        caller has fenced the request: same leader epoch, and `offset` lies within the log on the
+        same history (no divergence).
         """
         known = self.progress.get(broker)
         if known is None:
@@ -121,7 +131,7 @@ class LeaderState:
         if len(self.isr_state.isr) < self.settings.min_isr:
             return False
         members = self.isr_state.maximal
-        lowest = self.log_end
+        lowest = self.synced_end if self.settings.durable else self.log_end
         for broker, progress in self.progress.items():
             if progress.log_end_offset >= lowest:
                 continue

@@ -223,7 +223,10 @@ class _Fetch(ParkedFetch):
             and partition.leader is not None
             and item.current_leader_epoch == partition.leader_epoch
         ):
-            self.node.partitions.follower_fetched(partition, follower, item.fetch_offset)
+            held = item.fetch_offset
+            if partition.topic.durable:
+                held = min(held, item.synced_offset)
+            self.node.partitions.follower_fetched(partition, follower, held)
         item.fresh = False
 
     def _readable_end(self, partition: Partition) -> int:

@@ -1,0 +1,79 @@
+"""One of the log folder's files of offsets, written while the broker works.
+
+Writing one waits for the device, so it is a job: the new content goes to a file aside, and takes
+the old one's place in the step that hears of its end. Where the file must change before anything
+else happens it is written in the step, and what a job prepared meanwhile is thrown away: an older
+content never replaces a newer one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING
+
+from replog.log import checkpoints
+from replog.log.disk import DiskError
+from replog.model.ids import TopicPartition
+from replog.model.inputs import JobDone
+from replog.model.outputs import Level
+
+if TYPE_CHECKING:
+    from replog.node.node import Node
+
+Offsets = Mapping[TopicPartition, int]
+
+
+class CheckpointFile:
+    """`collect` gives the offsets as they are now."""
+
+    def __init__(self, node: Node, name: str, collect: Callable[[], Offsets]) -> None:
+        self._node = node
+        self._name = name
+        self._collect = collect
+        self._written: Offsets | None = None
+        self._turn = 0  # of the newest content that was begun
+        self._under_way = False
+        self._again = False
+
+    def read(self) -> dict[TopicPartition, int]:
+        """What the last process wrote; empty, with a report, when it makes no sense."""
+        found, reason = checkpoints.read(self._node.disk, self._name)
+        if reason is not None:
+            self._node.report(Level.WARNING, f"{self._name} is not used: {reason}")
+        return found
+
+    def write_now(self) -> None:
+        """Durable when this returns. Raises DiskError."""
+        self._turn += 1
+        offsets = self._collect()
+        checkpoints.write(self._node.disk, self._name, offsets)
+        self._written = offsets
+
+    def write_later(self) -> None:
+        """Have it written if anything changed; one job is under way at a time."""
+        if self._under_way:
+            self._again = True
+            return
+        offsets = self._collect()
+        if offsets == self._written:
+            return
+        self._turn += 1
+        turn, disk, aside = self._turn, self._node.disk, f"{self._name}.next"
+        self._under_way = True
+
+        def done(ended: JobDone) -> None:
+            self._under_way = False
+            error = ended.error
+            if error is None and turn == self._turn:
+                try:
+                    disk.rename(aside, self._name)
+                    self._written = offsets
+                except DiskError as failure:
+                    error = str(failure)
+            if error is not None:
+                self._node.report(Level.ERROR, f"{self._name} is not written: {error}")
+            if self._again:
+                self._again = False
+                self.write_later()
+
+        self._node.run_job(lambda: checkpoints.write(disk, aside, offsets), done)
