@@ -414,7 +414,8 @@ class PartitionLog:
             self._disk, self.directory, offset, self.config.index_interval_bytes
         )
         # Without its name, the log would begin at 0 again after a power cut.
-        self._disk.sync_directory(self.directory)
+        self._names += 1
+        self._flush_names()
         self._segments.append(self._active)
         self.log_start_offset = offset
         self._ends_at(offset)
