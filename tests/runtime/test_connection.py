@@ -22,6 +22,7 @@ from tests.runtime.stub import (
     serving,
 )
 
+from replog.log.disk import DiskError
 from replog.model.errors import InvariantBroken
 from replog.model.inputs import Tick
 from replog.model.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
@@ -29,7 +30,7 @@ from replog.model.messages.fetch import FetchRequest, FetchResponse
 from replog.model.messages.update_cluster import UpdateClusterRequest
 from replog.model.outputs import RangeInvalidated, Reply
 from replog.model.records import FileRange
-from replog.runtime.limits import FRAMES_PER_TURN, Limits
+from replog.runtime.limits import FRAMES_PER_TURN, RANGE_JOINED_BYTES, Limits
 
 FETCH_VERSION = 17
 
@@ -218,21 +219,23 @@ def _files(tmp_path: Path, data: bytes) -> dict[str, RealFile | MemoryFile]:
 @pytest.mark.parametrize("kind", ["sendfile", "memory", "buffer"])
 def test_ranges_and_buffers_arrive_alike(tmp_path: Path, kind: str) -> None:
     data = random.Random(1).randbytes(9_000_000)
+    limit = RANGE_JOINED_BYTES
+    spans = [(10, 8_499_990), (0, 1), (5, limit), (7, limit + 1), (9, limit - 1)]
     node = StubNode()
     if kind == "buffer":
-        node.ranges = [memoryview(data)[10:8_500_000], memoryview(data)[:1]]
+        node.ranges = [memoryview(data)[at : at + size] for at, size in spans]
     else:
-        file = _files(tmp_path, data)[kind]
-        node.ranges = [FileRange(file, 10, 8_499_990), FileRange(file, 0, 1)]
+        node.ranges = [FileRange(_files(tmp_path, data)[kind], *span) for span in spans]
     with serving(node) as server, Client(server.port) as client:
         for _ in range(2):
             client.sock.sendall(client.encode(FetchRequest(), FETCH_VERSION))
             client.send(ask("between"))
-            assert _records(client) == [data[10:8_500_000], data[:1]]
+            assert _records(client) == [data[at : at + size] for at, size in spans]
             assert client.name() == "between"
     if kind == "sendfile":
-        file = node.ranges[0].file  # type: ignore[union-attr]
-        assert isinstance(file, RealFile) and file.reads == 0
+        files = [r.file for r in node.ranges if isinstance(r, FileRange)]
+        reads = [f.reads for f in files if isinstance(f, RealFile)]
+        assert reads == [0, 2, 2, 0, 2], "small ranges are read, large ones are not"
 
 
 def test_where_sendfile_is_refused_the_range_is_read(
@@ -263,13 +266,33 @@ def _stuck(server: Server, client: Client) -> None:
     server.node.wait(lambda n: len(n.received) >= 1)
 
 
-def test_a_file_that_is_shorter_than_its_range_ends_the_connection(tmp_path: Path) -> None:
-    for file in _files(tmp_path, b"short").values():
+@pytest.mark.parametrize("length", [6, 100_000])
+def test_a_file_that_is_shorter_than_its_range_ends_the_connection(
+    tmp_path: Path, length: int
+) -> None:
+    for file in _files(tmp_path, bytes(length - 1)).values():
         node = StubNode()
-        node.ranges = [FileRange(file, 0, 6)]
+        node.ranges = [FileRange(file, 0, length)]
         with serving(node) as server, Client(server.port) as client:
             client.sock.sendall(client.encode(FetchRequest(), FETCH_VERSION))
             assert client.is_closed()
+
+
+@pytest.mark.parametrize("length", [6, 100_000])
+def test_a_file_that_can_not_be_read_ends_the_connection(
+    length: int, caplog: pytest.LogCaptureFixture
+) -> None:
+    class Broken:
+        def read(self, position: int, length: int) -> bytes:
+            raise DiskError("t-0/0.log: input/output error")
+
+    node = StubNode()
+    node.ranges = [FileRange(Broken(), 0, length)]
+    with serving(node) as server, Client(server.port) as client, Client(server.port) as other:
+        client.sock.sendall(client.encode(FetchRequest(), FETCH_VERSION))
+        assert client.is_closed()
+        assert other.ask("x") == "x"
+    assert logged(caplog, "input/output error") == 1
 
 
 def test_a_truncation_closes_who_still_has_to_get_the_range_and_nobody_else(

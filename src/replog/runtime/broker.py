@@ -19,7 +19,7 @@ from asyncio import AbstractEventLoop, new_event_loop
 from pathlib import Path
 from typing import Final
 
-from replog.codec import decode, encode_bytes
+from replog.codec import prepare
 from replog.log.checkpoints import WrongFolder, claim_folder
 from replog.log.disk import DiskError
 from replog.model.cluster import Endpoint
@@ -293,8 +293,7 @@ def import_all() -> None:
             pass  # a broker does without it, too
     for key in _AT_START:
         for cls in (SERVED[key].request, SERVED[key].response):
-            version = SERVED[key].max_version
-            decode(cls, version, encode_bytes(cls(), version))
+            prepare(cls, SERVED[key].max_version)
 
 
 def _new_loop() -> AbstractEventLoop:

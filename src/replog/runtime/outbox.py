@@ -12,8 +12,14 @@ from collections.abc import Iterable
 from itertools import islice
 from typing import Final
 
+from replog.log.disk import DiskError
 from replog.model.records import FileRange, RangeFile
-from replog.runtime.limits import BUFFERS_PER_SEND, BYTES_PER_FLUSH, RANGE_READ_BYTES
+from replog.runtime.limits import (
+    BUFFERS_PER_SEND,
+    BYTES_PER_FLUSH,
+    RANGE_JOINED_BYTES,
+    RANGE_READ_BYTES,
+)
 
 Part = bytes | bytearray | memoryview | FileRange
 
@@ -57,7 +63,7 @@ class Outbox:
                 if budget <= 0:
                     return False
                 first = parts[0]
-                if type(first) is FileRange:
+                if isinstance(first, FileRange) and first.length > RANGE_JOINED_BYTES:
                     budget -= self._send_range(sock, first)
                 else:
                     budget -= self._send_buffers(sock)
@@ -81,11 +87,19 @@ class Outbox:
         parts = self._parts
         batch: list[bytes | bytearray | memoryview] = []
         flags = 0
-        for part in islice(parts, BUFFERS_PER_SEND):
-            if isinstance(part, FileRange):
+        joined: list[tuple[int, bytes]] = []
+        for index, part in enumerate(islice(parts, BUFFERS_PER_SEND)):
+            if not isinstance(part, FileRange):
+                batch.append(part)
+            elif part.length <= RANGE_JOINED_BYTES:
+                data = _read(part, part.position, part.length)
+                joined.append((index, data))
+                batch.append(data)
+            else:
                 flags = _MORE
                 break
-            batch.append(part)
+        for index, data in joined:
+            parts[index] = data
         sent = sock.sendmsg(batch, (), flags) if len(batch) > 1 else sock.send(batch[0], flags)
         self._sent(sent)
         return sent
@@ -107,10 +121,7 @@ class Outbox:
         left = part.length - self._range_sent
         sent = self._sendfile(sock, part.file, position, min(left, BYTES_PER_FLUSH))
         if sent is None:
-            chunk = part.file.read(position, min(left, RANGE_READ_BYTES))
-            if not chunk:
-                raise RangeLost(f"{part!r} ends at {position}")
-            sent = sock.send(chunk)
+            sent = sock.send(_read(part, position, min(left, RANGE_READ_BYTES)))
         self.pending -= sent
         self._range_sent += sent
         if self._range_sent == part.length:
@@ -137,3 +148,13 @@ class Outbox:
         if sent == 0:
             raise RangeLost(f"{file!r} ends at {position}")
         return sent
+
+
+def _read(part: FileRange, position: int, length: int) -> bytes:
+    try:
+        data = part.file.read(position, length)
+    except DiskError as error:
+        raise RangeLost(str(error)) from error
+    if len(data) < length:
+        raise RangeLost(f"{part!r} ends at {position + len(data)}")
+    return data
