@@ -123,6 +123,7 @@ class PartitionLog:
         )
         log.recovery_point = min(recovery_point, log.log_end_offset)
         log.log_start_offset = min(max(log_start_offset, log.log_start_offset), log.log_end_offset)
+        epochs.truncate_from_start(log.log_start_offset)
         return log
 
     # Facts --------------------------------------------------------------------------------------
