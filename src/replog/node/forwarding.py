@@ -8,12 +8,14 @@ the second time finds the topic there, or gone.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from replog.codec import MalformedMessage, decode, encode_bytes
+from replog.model.cluster import BrokerRecord
 from replog.model.errors import ErrorCode
-from replog.model.ids import GROUP_OFFSETS_TOPIC, TRANSACTION_STATE_TOPIC
+from replog.model.ids import GROUP_OFFSETS_TOPIC
 from replog.model.inputs import PeerFailed, PeerReplied, Received
 from replog.model.messages import Message, Request, Response
 from replog.model.messages.create_topics import (
@@ -34,7 +36,26 @@ if TYPE_CHECKING:
 RETRY_MS = 50
 # Requests of this broker's clients that may wait for a controller; further ones are refused.
 WAITING_MAX = 1_000
+# The controller answers by the request's own deadline; its answer takes a moment to come back.
+ANSWER_SLACK_MS = 500
 AUTO_CREATE_TIMEOUT_MS = 5_000
+
+ADMIN: dict[int, type[Request]] = {
+    CreateTopicsRequest.API_KEY: CreateTopicsRequest,
+    DeleteTopicsRequest.API_KEY: DeleteTopicsRequest,
+}
+
+
+@dataclass(slots=True)
+class _Pending:
+    """A request of a client of this broker, or of this broker itself, until it is answered."""
+
+    message: Request
+    version: int  # of the API
+    respond: Callable[[Response], None]
+    client_id: str | None = None
+    client_host: str = ""
+    deadline_ms: float = 0.0
 
 
 class Forwarding:
@@ -49,75 +70,80 @@ class Forwarding:
 
     def pass_on(self, node: Node, request: Received, message: Request) -> Message | None:
         """Have the controller carry `message` out, and answer the client with what it says."""
-        call = AdminCall(
-            respond=lambda response: node.reply(request, response),
-            not_controller=_unset,
-            origin=node.broker_id,
-            version=request.version,
-            client_id=request.client_id,
-            client_host=request.client_host,
+        self._start(
+            _Pending(
+                message,
+                request.version,
+                lambda response: node.reply(request, response),
+                client_id=request.client_id,
+                client_host=request.client_host,
+            )
         )
-        self._start(message, call)
         return None
 
-    def _start(self, message: Request, call: AdminCall) -> None:
+    def _start(self, pending: _Pending) -> None:
         if self._waiting >= WAITING_MAX:
-            call.respond(refuse(message, ErrorCode.REQUEST_TIMED_OUT))
+            pending.respond(refuse(pending.message, ErrorCode.REQUEST_TIMED_OUT))
             return
         self._waiting += 1
-        answer_client = call.respond
+        allowed_ms = min(timeout_ms(pending.message), self._node.config.request_timeout_ms)
+        pending.deadline_ms = self._node.now_ms + max(allowed_ms, 0)
+        self._try(pending)
 
-        def respond(response: Response) -> None:
-            self._waiting -= 1
-            answer_client(response)
+    def _answer(self, pending: _Pending, response: Response) -> None:
+        self._waiting -= 1
+        pending.respond(response)
 
-        call.respond = respond
-        limit_ms = min(timeout_ms(message), self._node.config.request_timeout_ms)
-        deadline_ms = self._node.now_ms + max(limit_ms, 0)
-        call.not_controller = lambda: self._try_later(message, call, deadline_ms)
-        self._try(message, call, deadline_ms)
-
-    def _try(self, message: Request, call: AdminCall, deadline_ms: float) -> None:
+    def _try(self, pending: _Pending) -> None:
         node = self._node
-        left_ms = deadline_ms - node.now_ms
         controller = node.membership.controller()
         if node.controlling.active:
-            execute(node, message, call)
-        elif left_ms <= 0 and timeout_ms(message) > 0:
-            call.respond(refuse(message, ErrorCode.REQUEST_TIMED_OUT))
+            call = AdminCall(
+                respond=lambda response: self._answer(pending, response),
+                not_controller=lambda: self._try_later(pending),
+                deadline_ms=pending.deadline_ms,
+                origin=node.broker_id,
+                version=pending.version,
+            )
+            execute(node, pending.message, call)
         elif controller is None or controller.broker_id == node.broker_id:
-            self._try_later(message, call, deadline_ms)
+            self._try_later(pending)
         else:
-            forward = ForwardRequest(
-                api_key=message.API_KEY,
-                api_version=call.version,
-                client_host=call.client_host,
-                client_id=call.client_id,
-                body=encode_bytes(message, call.version),
-            )
+            self._send(pending, controller)
 
-            def answered(answer: PeerReplied | PeerFailed) -> None:
-                response = _unpacked(message, call.version, answer)
-                if response is None:
-                    self._try_later(message, call, deadline_ms)
-                else:
-                    call.respond(response)
+    def _send(self, pending: _Pending, controller: BrokerRecord) -> None:
+        message = pending.message
+        forward = ForwardRequest(
+            api_key=message.API_KEY,
+            api_version=pending.version,
+            client_host=pending.client_host,
+            client_id=pending.client_id,
+            body=encode_bytes(message, pending.version),
+        )
 
-            node.send(
-                controller,
-                forward,
-                answered,
-                channel=Channel.FORWARD,
-                timeout_ms=max(1, int(left_ms) + ANSWER_SLACK_MS),
-            )
+        def answered(answer: PeerReplied | PeerFailed) -> None:
+            response = _unpacked(message, pending.version, answer)
+            if response is None:
+                self._try_later(pending)
+            else:
+                self._answer(pending, response)
 
-    def _try_later(self, message: Request, call: AdminCall, deadline_ms: float) -> None:
+        left_ms = max(0, int(pending.deadline_ms - self._node.now_ms))
+        self._node.send(
+            controller,
+            forward,
+            answered,
+            channel=Channel.FORWARD,
+            timeout_ms=left_ms + ANSWER_SLACK_MS,
+        )
+
+    def _try_later(self, pending: _Pending) -> None:
         node = self._node
-        if node.now_ms >= deadline_ms:
-            call.respond(refuse(message, ErrorCode.REQUEST_TIMED_OUT))
+        if node.now_ms >= pending.deadline_ms:
+            self._answer(pending, refuse(pending.message, ErrorCode.REQUEST_TIMED_OUT))
             return
-        retry_ms = min(node.now_ms + RETRY_MS, deadline_ms)
-        node.timers.call_at(retry_ms, lambda: self._try(message, call, deadline_ms))
+        retry_ms = min(node.now_ms + RETRY_MS, pending.deadline_ms)
+        node.timers.call_at(retry_ms, lambda: self._try(pending))
 
     # ---- requests that other brokers pass on ------------------------------------------------
 
@@ -129,11 +155,11 @@ class Forwarding:
             return ForwardResponse(error_code=ErrorCode.INVALID_REQUEST)
         if not node.controlling.active:
             return ForwardResponse(error_code=ErrorCode.NOT_CONTROLLER)
+        version = message.api_version
         try:
-            inner, _ = decode(kind, message.api_version, message.body)
+            inner, _ = decode(kind, version, message.body)
         except (MalformedMessage, ValueError):
             return ForwardResponse(error_code=ErrorCode.INVALID_REQUEST)
-        version = message.api_version
 
         def respond(response: Response) -> None:
             node.reply(request, ForwardResponse(body=encode_bytes(response, version)))
@@ -144,10 +170,9 @@ class Forwarding:
         call = AdminCall(
             respond=respond,
             not_controller=not_controller,
+            deadline_ms=node.now_ms + timeout_ms(inner),
             origin=request.peer.broker_id,
             version=version,
-            client_id=message.client_id,
-            client_host=message.client_host,
         )
         execute(node, inner, call)
         return None
@@ -159,7 +184,7 @@ class Forwarding:
 
         Nothing is waited for: whoever asked looks again. Failures are reported.
         """
-        fresh = [name for name in names if name not in self._being_created]
+        fresh = [name for name in dict.fromkeys(names) if name not in self._being_created]
         if not fresh:
             return
         self._being_created.update(fresh)
@@ -174,61 +199,38 @@ class Forwarding:
                 for result in response.topics:
                     error = ErrorCode(result.error_code)
                     if error not in (ErrorCode.NONE, ErrorCode.TOPIC_ALREADY_EXISTS):
-                        text = f"topic {result.name} was not created: {result.error_message}"
+                        reason = result.error_message or error.name
+                        text = f"topic {result.name} was not created: {reason}"
                         self._node.report(Level.WARNING, text)
 
-        call = AdminCall(respond, _unset, self._node.broker_id, CreateTopicsRequest.VERSIONS[1])
-        self._start(message, call)
+        self._start(_Pending(message, CreateTopicsRequest.VERSIONS[1], respond))
 
     def _wanted_topic(self, name: str) -> CreatableTopic:
         config = self._node.config
-        partitions = copies = -1
-        configs: dict[str, str] = {}
-        if name == GROUP_OFFSETS_TOPIC:
-            partitions = config.offsets_topic_num_partitions
-            copies = config.offsets_topic_replication_factor
-            configs = {
-                "cleanup.policy": "compact",
-                "compression.type": "producer",
-                "segment.bytes": str(config.offsets_topic_segment_bytes),
-            }
-        elif name == TRANSACTION_STATE_TOPIC:
-            partitions = config.int("transaction.state.log.num.partitions")
-            copies = config.int("transaction.state.log.replication.factor")
-            configs = {
-                "cleanup.policy": "compact",
-                "compression.type": "uncompressed",
-                "min.insync.replicas": str(config.int("transaction.state.log.min.isr")),
-                "segment.bytes": str(config.int("transaction.state.log.segment.bytes")),
-            }
+        if name != GROUP_OFFSETS_TOPIC:
+            return CreatableTopic(name=name, num_partitions=-1, replication_factor=-1)
+        configs = {
+            "cleanup.policy": "compact",
+            "compression.type": "producer",
+            "segment.bytes": str(config.offsets_topic_segment_bytes),
+        }
         return CreatableTopic(
             name=name,
-            num_partitions=partitions,
-            replication_factor=copies,
+            num_partitions=config.offsets_topic_num_partitions,
+            replication_factor=config.offsets_topic_replication_factor,
             configs=[CreatableTopicConfig(name=k, value=v) for k, v in configs.items()],
         )
 
 
-# The controller answers by the request's own deadline; its answer takes a moment to come back.
-ANSWER_SLACK_MS = 500
-
-ADMIN: dict[int, type[Request]] = {
-    CreateTopicsRequest.API_KEY: CreateTopicsRequest,
-    DeleteTopicsRequest.API_KEY: DeleteTopicsRequest,
-}
-
-
-def _unset() -> None:
-    """Stands in `AdminCall.not_controller` until the request is started."""
-
-
 def execute(node: Node, message: Request, call: AdminCall) -> None:
-    """Carry an admin request out on the controller; `call.respond` runs exactly once."""
+    """Carry an admin request out on the controller; `call` is answered exactly once."""
     match message:
         case CreateTopicsRequest():
             create_topics.execute(node, message, call)
         case DeleteTopicsRequest():
             delete_topics.execute(node, message, call)
+        case _:
+            call.answer(refuse(message, ErrorCode.UNSUPPORTED_VERSION))
 
 
 def refuse(message: Request, error: ErrorCode) -> Response:

@@ -79,6 +79,7 @@ class Membership:
         self._read_again = False
         self._register_until_ms = 0.0
         self._refresh_timer_set = False
+        self._retry_timer_set = False
 
     # ---- what others ask -----------------------------------------------------------------
 
@@ -234,7 +235,7 @@ class Membership:
             again = self._read_again
             self._reading = self._read_again = False
             if read.nodes is None:
-                self._again(self.refresh)
+                self._refresh_again()
             else:
                 # A read that is older than the registration can't say that it is gone.
                 if epoch != NO_EPOCH and epoch == self._node.broker_epoch:
@@ -249,6 +250,18 @@ class Membership:
         if not self._refresh_timer_set:
             self._refresh_timer_set = True
             self._node.timers.call_at(self._node.now_ms + REFRESH_MS, self._refresh_in_time)
+
+    def _refresh_again(self) -> None:
+        """The coordinator could not be asked: try again soon. One such try is due at a time."""
+        if self._retry_timer_set:
+            return
+        self._retry_timer_set = True
+
+        def due() -> None:
+            self._retry_timer_set = False
+            self.refresh()
+
+        self._node.timers.call_at(self._node.now_ms + RETRY_MS, due)
 
     def _refresh_in_time(self) -> None:
         self._refresh_timer_set = False
@@ -344,7 +357,7 @@ class Membership:
                 self._node.controlling.start(claimed, epoch_version)
                 self.refresh()
             elif result.error is WriteError.UNKNOWN:
-                self._again(self.refresh)
+                self._refresh_again()
             elif result.error is not WriteError.SESSION_EXPIRED:
                 self.refresh()
 
@@ -366,8 +379,11 @@ class Membership:
             error = ErrorCode.STALE_BROKER_EPOCH
         elif message.controller_epoch < max(self._epoch_seen, known.controller_epoch):
             error = ErrorCode.STALE_CONTROLLER_EPOCH
-        elif not self._is_old(message) and not self.apply_image(message):
-            error = ErrorCode.INVALID_UPDATE_VERSION
+        elif not self._is_old(message):
+            if message.controller_id != node.broker_id:
+                node.controlling.resign(f"broker {message.controller_id} is controller")
+            if not self.apply_image(message):
+                error = ErrorCode.INVALID_UPDATE_VERSION
         return UpdateClusterResponse(
             error_code=error,
             controller_epoch=max(self._epoch_seen, node.cluster.controller_epoch),

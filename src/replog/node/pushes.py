@@ -85,6 +85,7 @@ class Pushes:
             base_version=self._cluster.version - 1,
         )
         if not node.membership.apply_image(message):
+            # What this broker knew was not the version before: begin anew.
             node.membership.apply_image(full_image(self._cluster, node.broker_epoch))
         for receiver in self._receivers.values():
             receiver.delta.merge(delta)

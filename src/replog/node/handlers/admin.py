@@ -1,29 +1,46 @@
-"""What the controller needs to know of who asked for an admin request."""
+"""One try to carry an admin request out on the controller."""
+
+from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from replog.model.errors import ErrorCode
 from replog.model.messages import Response
 
+if TYPE_CHECKING:
+    from replog.node.node import Node
+
 
 @dataclass(slots=True)
 class AdminCall:
-    """One request: by which broker it came in, and how it is answered.
+    """By which broker the request came in, and how it is answered.
 
-    Exactly one of `respond` and `not_controller` is to be called, once.
+    It is answered once, by `answer` or `fail`; what comes later is dropped.
     """
 
     respond: Callable[[Response], None]
     not_controller: Callable[[], None]  # this broker can't say: ask whoever is controller now
+    deadline_ms: float  # of this node's clock
     origin: int  # broker that the client is connected to: it should know what it has brought about
     version: int  # of the API
-    client_id: str | None = None
-    client_host: str = ""
+    answered: bool = False
+
+    def answer(self, response: Response) -> None:
+        """Answer, unless that was done."""
+        if not self.answered:
+            self.answered = True
+            self.respond(response)
 
     def fail(self, error: ErrorCode, refusal: Response) -> None:
         """Answer a request that the controller's pipeline gave back."""
-        if error is ErrorCode.NOT_CONTROLLER:
+        if error is not ErrorCode.NOT_CONTROLLER:
+            self.answer(refusal)
+        elif not self.answered:
+            self.answered = True
             self.not_controller()
-        else:
-            self.respond(refusal)
+
+    def limit(self, node: Node, refusal: Response) -> None:
+        """Answer with `refusal` in time; what is not begun by then is not begun at all."""
+        node.timers.call_at(self.deadline_ms, lambda: self.answer(refusal))

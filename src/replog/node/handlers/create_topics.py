@@ -54,18 +54,21 @@ def handle(node: Node, request: Received, message: CreateTopicsRequest) -> None:
 
 
 def execute(node: Node, message: CreateTopicsRequest, call: AdminCall) -> None:
-    """Carry it out on the controller; `call.respond` runs exactly once."""
-    deadline_ms = node.now_ms + message.timeout_ms
+    """Carry it out on the controller; `call` is answered exactly once."""
     if message.timeout_ms <= 0:
-        call.respond(refuse(message, ErrorCode.REQUEST_TIMED_OUT))
+        call.answer(refuse(message, ErrorCode.REQUEST_TIMED_OUT))
         return
     total = sum(_partition_count(node, topic) for topic in message.topics)
     if total > PARTITIONS_MAX:
         text = f"{total} partitions in one request: {PARTITIONS_MAX} are the limit"
-        call.respond(refuse(message, ErrorCode.POLICY_VIOLATION, text))
+        call.answer(refuse(message, ErrorCode.POLICY_VIOLATION, text))
         return
 
+    call.limit(node, refuse(message, ErrorCode.REQUEST_TIMED_OUT))
+
     def plan(draft: Draft) -> Callable[[], None]:
+        if call.answered:
+            return lambda: None
         leaders: set[int] = set()
         results = []
         names = Counter(topic.name for topic in message.topics)
@@ -85,15 +88,13 @@ def execute(node: Node, message: CreateTopicsRequest, call: AdminCall) -> None:
                 leaders.update(record.leader for record in outcome.partitions)
         response = CreateTopicsResponse(topics=results)
         if not leaders:
-            return lambda: call.respond(response)
-        return lambda: when_told(node, call, leaders, deadline_ms, lambda: call.respond(response))
+            return lambda: call.answer(response)
+        return lambda: when_told(node, call, leaders, lambda: call.answer(response))
 
     node.controlling.submit(plan, lambda error: call.fail(error, refuse(message, error)))
 
 
-def when_told(
-    node: Node, call: AdminCall, brokers: set[int], deadline_ms: float, action: Callable[[], None]
-) -> None:
+def when_told(node: Node, call: AdminCall, brokers: set[int], action: Callable[[], None]) -> None:
     """Run `action` once `brokers` and the client's broker know of what is committed.
 
     All others are waited for a short while.
@@ -101,10 +102,10 @@ def when_told(
     everybody = set(node.cluster.brokers)
 
     def then() -> None:
-        grace_ms = min(deadline_ms, node.now_ms + OTHERS_WAIT_MS)
+        grace_ms = min(call.deadline_ms, node.now_ms + OTHERS_WAIT_MS)
         node.controlling.when_known(everybody, grace_ms, action)
 
-    node.controlling.when_known({*brokers, call.origin}, deadline_ms, then)
+    node.controlling.when_known({*brokers, call.origin}, call.deadline_ms, then)
 
 
 def refuse(

@@ -41,15 +41,21 @@ def handle(node: Node, request: Received, message: DeleteTopicsRequest) -> None:
 
 
 def execute(node: Node, message: DeleteTopicsRequest, call: AdminCall) -> None:
-    """Carry it out on the controller; `call.respond` runs exactly once."""
-    deadline_ms = node.now_ms + message.timeout_ms
+    """Carry it out on the controller; `call` is answered exactly once."""
+    if message.timeout_ms <= 0:
+        call.answer(refuse(message, ErrorCode.REQUEST_TIMED_OUT))
+        return
     if not node.config.delete_topic_enable:
         known = call.version >= DISABLED_SINCE_VERSION
         error = ErrorCode.TOPIC_DELETION_DISABLED if known else ErrorCode.INVALID_REQUEST
-        call.respond(refuse(message, error))
+        call.answer(refuse(message, error))
         return
 
+    call.limit(node, refuse(message, ErrorCode.REQUEST_TIMED_OUT))
+
     def plan(draft: Draft) -> Callable[[], None]:
+        if call.answered:
+            return lambda: None
         judged = _judge(draft, _asked(message))
         deleted = [topic for topic, result in judged if result.error_code == ErrorCode.NONE]
         for topic in deleted:
@@ -57,8 +63,8 @@ def execute(node: Node, message: DeleteTopicsRequest, call: AdminCall) -> None:
                 draft.delete_topic(topic.name)
         response = DeleteTopicsResponse(responses=[result for _, result in judged])
         if not deleted:
-            return lambda: call.respond(response)
-        return lambda: when_told(node, call, set(), deadline_ms, lambda: call.respond(response))
+            return lambda: call.answer(response)
+        return lambda: when_told(node, call, set(), lambda: call.answer(response))
 
     node.controlling.submit(plan, lambda error: call.fail(error, refuse(message, error)))
 
