@@ -137,7 +137,7 @@ def test_nobody_draws_from_the_global_random_generator() -> None:
 
 def test_only_the_edges_catch_everything() -> None:
     found = []
-    for where, node in nodes(outside=frozenset({"runtime", "cli"})):
+    for where, node in nodes(outside=WORLDS):
         if isinstance(node, ast.ExceptHandler):
             caught = node.type.id if isinstance(node.type, ast.Name) else ""
             if node.type is None or caught in ("Exception", "BaseException"):

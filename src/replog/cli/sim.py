@@ -8,6 +8,10 @@ import random
 import sys
 import time
 from collections import Counter
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from replog.sim.simulation import Outcome
 
 SEEDS_MAX = 2**31
 
@@ -22,7 +26,7 @@ def run(
 ) -> int:
     """Run `seeds` seeds from `seed` on (a random one when None). Returns the exit code."""
     from replog.sim.plan import make_plan
-    from replog.sim.simulation import Outcome, simulate
+    from replog.sim.simulation import simulate
 
     first = random.randrange(SEEDS_MAX) if seed is None else seed
     totals: Counter[str] = Counter()
@@ -61,10 +65,7 @@ def run(
     return 1 if failed else 0
 
 
-def _tell_failure(outcome: "object", *, timeline: bool) -> None:
-    from replog.sim.simulation import Outcome
-
-    assert isinstance(outcome, Outcome)
+def _tell_failure(outcome: "Outcome", *, timeline: bool) -> None:
     if timeline:
         for line in outcome.timeline:
             print(line, file=sys.stderr)
