@@ -17,6 +17,7 @@ from replog.model.coordination import (
 )
 from replog.model.errors import ErrorCode
 from replog.model.ids import TopicPartition
+from replog.model.inputs import PeerIdentity, Received
 from replog.model.messages import Message
 from replog.model.messages.alter_partition import AlterPartitionRequest
 from replog.model.messages.create_topics import (
@@ -30,6 +31,7 @@ from replog.model.messages.delete_topics import (
     DeleteTopicState,
 )
 from replog.model.messages.update_cluster import UpdateClusterRequest
+from replog.node.cluster_image import full_image
 from replog.node.controlling import INTENTS_MAX
 
 T0 = TopicPartition("t", 0)
@@ -286,6 +288,36 @@ def test_somebody_raises_the_epoch_behind_the_controllers_back(town: Town) -> No
     assert town.answer(connection, CreateTopicsResponse).topics[0].error_code == ErrorCode.NONE
     assert town.tree.nodes[CONTROLLER_EPOCH].data == b"8"
     assert town.record(1, "t").controller_epoch == 8
+
+
+def test_a_commit_whose_reply_comes_after_the_image_of_a_successor(town: Town) -> None:
+    town.create("t", [1, 0, 2])
+    life = town.lives[0]
+    assert life.session is not None
+    # The old controller's write is carried out, but it hears of it only after it was replaced.
+    connection = town.ask_later(0, create("late", timeout_ms=3_000))
+    queued = list(town._queue)
+    town._queue.clear()
+    for owner, event in queued:
+        town._carry_out(owner, owner.node.step(event, town.now_ms, town.wall_ms))
+    held = [item for item in town._queue if item[0] is life]
+    for item in held:
+        town._queue.remove(item)
+    town.pause(0)
+    town._hint(town.tree.end_session(life.session))
+    town.run(50)
+    image = town.node(town.controller).cluster
+    assert image.controller_epoch == 2
+    assert "late" in image.topics
+    push = full_image(image, life.node.broker_epoch)
+    peer = PeerIdentity(image.controller_id, 1)
+    life.node.membership.update_cluster(Received(0, 0, 0, push, peer=peer), push)
+    assert not life.node.controlling.engaged
+    for _, event in held:
+        life.node.step(event, town.now_ms, town.wall_ms)
+    assert life.node.cluster.controller_epoch == 2
+    assert "late" in life.node.cluster.topics
+    assert not town.answered(connection)  # it will ask the successor
 
 
 def test_the_coordinator_is_away_for_a_while(town: Town) -> None:
