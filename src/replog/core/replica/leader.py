@@ -5,7 +5,7 @@ earlier epoch can count. It holds numbers only; the log, the clock and the contr
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from replog.core.replica.isr import Committed, IsrState, Pending, PendingExpand, PendingShrink
 from replog.core.replica.progress import Progress
@@ -77,7 +77,7 @@ class LeaderState:
         before = self.log_end
         for broker, progress in self.progress.items():
             if progress.log_end_offset >= before:
-                self.progress[broker] = replace(progress, caught_up_ms=now_ms)
+                self.progress[broker] = progress.until(now_ms)
         self.log_end = log_end
         return self.advance(now_ms)
 

@@ -4,16 +4,15 @@ Membership in the ISR is a matter of time, not of distance: a follower is in syn
 everything that the leader had, at some moment of the last `replica.lag.time.max.ms`.
 """
 
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from replog.model.ids import NO_EPOCH, NO_OFFSET
 
 NEVER = float("-inf")
 
 
-@dataclass(frozen=True, slots=True)
-class Progress:
-    """One follower in the current leader epoch. Every field is set by `after_fetch` alone."""
+class Progress(NamedTuple):
+    """One follower in the current leader epoch. A tuple, as one is made for each fetch."""
 
     log_end_offset: int = NO_OFFSET  # -1: it has not fetched in this leader epoch
     caught_up_ms: float = NEVER  # last moment at which it had all that the leader had then
@@ -36,6 +35,16 @@ class Progress:
         else:
             caught_up = self.caught_up_ms
         return Progress(offset, caught_up, now_ms, leader_end, broker_epoch)
+
+    def until(self, now_ms: float) -> "Progress":
+        """It was caught up until now."""
+        return Progress(
+            self.log_end_offset,
+            now_ms,
+            self.last_fetch_ms,
+            self.leader_end_at_last_fetch,
+            self.broker_epoch,
+        )
 
     def lags(self, *, leader_end: int, now_ms: float, lag_ms_max: int) -> bool:
         """Whether it has not been caught up for more than `lag_ms_max` milliseconds."""
