@@ -142,8 +142,8 @@ def _print(overview: Overview, form: str) -> None:
     print(f"cluster {overview.cluster_id}{where}  {overview.verdict}\n\n{brokers}")
     if overview.topics:
         print(
-            f"\n{topic_table(list(overview.topics))}\n\nM: what acks=all acknowledged survives "
-            "any number of process failures, and the loss of M-1 replicas' disks at once."
+            f"\n{topic_table(list(overview.topics))}\n\nM: acks=all is taken only while that many "
+            "replicas are in sync, the smaller of min.insync.replicas and REPLICATION."
         )
 
 
