@@ -49,6 +49,7 @@ class Segment:
         "max_timestamp",
         "max_timestamp_offset",
         "next_offset",
+        "removed",
         "size",
         "stem",
     )
@@ -67,6 +68,7 @@ class Segment:
         self.size = self.file.size()
         self.index_bytes = 0  # of the larger index, for the roll at `segment.index.bytes`
         self.next_offset = base_offset  # behind the last record; of a sealed one, the next's base
+        self.removed = False
         self.dirty = True  # bytes may not be on stable storage
         self.entries_dirty = True  # index entries may not be either
         self.first_timestamp: int | None = None  # the largest one of the first batch, once known
@@ -310,7 +312,7 @@ class Segment:
     def sync(self) -> None:
         """Bytes and index entries are on stable storage when this returns."""
         self.sync_bytes()
-        if self.entries_dirty:
+        if self.entries_dirty and not self.removed:
             indexes = self._indexes or Indexes(
                 OffsetIndex(self._disk, self.stem, self.base_offset),
                 TimeIndex(self._disk, self.stem, self.base_offset),
@@ -327,6 +329,7 @@ class Segment:
 
     def remove(self) -> None:
         """Remove the files. Whoever still holds a range of the log file can read it."""
+        self.removed = True
         for suffix in (files.LOG_SUFFIX, files.INDEX_SUFFIX, files.TIME_INDEX_SUFFIX):
             self._disk.remove(self.stem + suffix)
         self.file.close()

@@ -1,0 +1,221 @@
+"""Truncation, folders that are deleted or somebody else's, and what is made durable when."""
+
+import pytest
+from tests.log.batches import (
+    DIRECTORY,
+    TOPIC_ID,
+    append,
+    batch,
+    everything,
+    open_log,
+    records,
+)
+
+from replog.log.config import LogConfig
+from replog.log.disk import DiskError
+from replog.log.errors import LogCorrupt, TopicIdMismatch
+from replog.log.results import LogRead
+from replog.records.batch import build_batch
+from replog.runtime.os_disk import OsDisk
+from replog.sim.mem_disk import MemDisk
+
+SMALL = LogConfig(segment_bytes=300, index_interval_bytes=100, segment_ms=10**12)
+
+
+def test_truncation_tells_what_changed() -> None:
+    log = open_log(MemDisk(), SMALL)
+    for _ in range(12):
+        append(log)
+    log.flush()
+    before = everything(log)
+    assert log.truncate_to(12) is None
+    cut = log.truncate_to(5)
+    assert cut is not None
+    assert cut.recovery_point_lowered
+    assert log.recovery_point == log.log_end_offset == 5
+    assert cut.file.size() == cut.position
+    assert everything(log) == before[:5]
+    again = log.truncate_to(3)
+    assert again is not None
+    assert again.recovery_point_lowered
+    append(log)
+    third = log.truncate_to(3)
+    assert third is not None
+    assert not third.recovery_point_lowered, "what went had not been flushed"
+
+
+def test_truncation_below_the_first_segment_begins_anew() -> None:
+    log = open_log(MemDisk(), log_start_offset=100)
+    append(log, epoch=3)
+    assert log.truncate_to(40) is not None
+    assert (log.log_start_offset, log.log_end_offset, log.latest_epoch) == (40, 40, -1)
+    assert append(log).first_offset == 40
+
+
+def test_a_log_begun_anew() -> None:
+    disk = MemDisk()
+    log = open_log(disk, SMALL)
+    for _ in range(12):
+        append(log, epoch=2)
+    log.reset_to(1_000)
+    assert (log.log_start_offset, log.log_end_offset, log.size) == (1_000, 1_000, 0)
+    assert log.epoch_entries() == []
+    assert [n for n in disk.list(DIRECTORY) if n.endswith(".log")] == ["00000000000000001000.log"]
+    append(log, epoch=4)
+    assert log.epoch_entries() == [(4, 1_000)]
+
+
+def test_a_pending_range_outlives_truncation_of_its_segment_and_removal(tmp_path: object) -> None:
+    disk = OsDisk(str(tmp_path))
+    log = open_log(disk, SMALL)
+    for _ in range(12):
+        append(log)
+    last = log.read(log.log_end_offset - 1, 1_000, upto=12, min_one=True)
+    assert isinstance(last, LogRead)
+    assert last.range is not None
+    data = last.range.read()
+    log.truncate_to(2)
+    assert last.range.read() == data, "its segment lost its name, not its bytes"
+    log.abandon()
+    disk.remove_tree(DIRECTORY)
+    del log
+    assert last.range.read() == data
+
+
+def test_a_folder_waits_for_its_removal_under_another_name() -> None:
+    disk = MemDisk()
+    log = open_log(disk)
+    append(log)
+    name = log.rename_for_deletion(bytes(16))
+    assert name == f"{DIRECTORY}.{'0' * 32}-delete"
+    assert disk.list("") == [name]
+    with pytest.raises(DiskError):
+        append(log)
+    assert open_log(disk).log_end_offset == 0
+
+
+def test_an_abandoned_log_writes_nothing() -> None:
+    log = open_log(MemDisk())
+    append(log)
+    log.abandon()
+    log.abandon()
+    with pytest.raises(DiskError):
+        append(log)
+
+
+def test_another_topics_folder() -> None:
+    disk = MemDisk()
+    append(open_log(disk))
+    with pytest.raises(TopicIdMismatch) as mismatch:
+        open_log(disk, topic_id=bytes(15) + b"\1")
+    assert mismatch.value.found == TOPIC_ID
+    assert isinstance(mismatch.value, LogCorrupt)
+    assert open_log(disk).log_end_offset == 1
+
+
+@pytest.mark.parametrize(
+    "text", [None, b"", b"version: 0\n", b"version: 1\ntopic_id: x", b"\0" * 43]
+)
+def test_records_of_an_unknown_topic_are_set_aside(text: bytes | None) -> None:
+    disk = MemDisk()
+    for _ in range(2):  # the second time, the first folder aside is in the way
+        append(open_log(disk))
+        disk.crash()
+        if text is None:
+            disk.remove(f"{DIRECTORY}/partition.metadata")
+        else:
+            disk.write_file(f"{DIRECTORY}/partition.metadata", text)
+        log = open_log(disk)
+        assert log.log_end_offset == 0
+        assert log.recovery.lost_anything
+        assert log.recovery.stray_folder is not None
+        assert log.recovery.stray_folder.endswith("-stray")
+        assert "00000000000000000000.log" in disk.list(log.recovery.stray_folder)
+    assert len(disk.list("")) == 3
+
+
+def test_without_records_an_unreadable_id_is_written_again() -> None:
+    disk = MemDisk()
+    open_log(disk)
+    disk.write_file(f"{DIRECTORY}/partition.metadata", b"")
+    log = open_log(disk)
+    assert not log.recovery.lost_anything
+    assert b"AQID" in (disk.read_file(f"{DIRECTORY}/partition.metadata") or b"")
+
+
+def test_an_id_with_an_end_of_line_is_read_too() -> None:
+    disk = MemDisk()
+    append(open_log(disk))
+    text = disk.read_file(f"{DIRECTORY}/partition.metadata") or b""
+    disk.write_file(f"{DIRECTORY}/partition.metadata", text + b"\n")
+    assert open_log(disk).log_end_offset == 1
+
+
+def test_flush_syncs_what_is_new_and_only_once() -> None:
+    disk = MemDisk()
+    log = open_log(disk, SMALL)
+    for _ in range(12):
+        append(log)
+    synced: list[str] = []
+    disk.before_call = lambda call, path: synced.append(path) if "sync" in call else None
+    assert log.flush() == 12
+    for segment in [name for name in disk.list(DIRECTORY) if name.endswith(".log")]:
+        assert synced.count(f"{DIRECTORY}/{segment}") == 1
+    assert DIRECTORY in synced
+    synced.clear()
+    log.flush()
+    assert synced == []
+    assert append(log).rolled
+    log.flush()
+    synced.clear()
+    append(log)
+    log.flush()
+    assert synced == [f"{DIRECTORY}/00000000000000000012.log"]
+
+
+def test_sealed_segments_are_flushed_beside_the_step() -> None:
+    log = open_log(MemDisk(), SMALL)
+    for _ in range(12):
+        append(log)
+    flush = log.flush_rolled()
+    append(log)
+    flush()
+    assert 0 < log.flushed(flush) < 12
+    assert log.recovery_point == flush.offset
+
+
+def test_a_flush_proves_nothing_of_what_was_cut_meanwhile() -> None:
+    log = open_log(MemDisk(), SMALL)
+    for _ in range(12):
+        append(log)
+    flush = log.flush_rolled()
+    log.truncate_to(2)
+    for _ in range(12):
+        append(log)
+    flush()
+    assert log.flushed(flush) == 0
+
+
+def test_a_flush_of_a_log_that_is_gone_fails_for_nobody() -> None:
+    disk = MemDisk()
+    log = open_log(disk, SMALL)
+    for _ in range(12):
+        append(log)
+    flush = log.flush_rolled()
+    log.rename_for_deletion(bytes(16))
+    flush()
+    other = open_log(disk, SMALL)
+    for _ in range(12):
+        append(other)
+    failing = other.flush_rolled()
+
+    def broken(call: str, path: str) -> None:
+        raise DiskError("I/O error")
+
+    disk.before_call = broken
+    with pytest.raises(DiskError, match="I/O error"):
+        failing()
+
+
+def test_builders_of_these_tests() -> None:
+    assert batch(2) == build_batch(records(2))
