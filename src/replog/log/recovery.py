@@ -222,7 +222,7 @@ class _SegmentScan:
         while position < segment.size:
             header = self._header_at(position)
             if header is None or not self._sound(header):
-                fault = "the file ends inside a header" if header is None else self._fault(header)
+                fault = self._short(position) if header is None else self._fault(header)
                 if header is None or fault is not None:
                     self._cut(position, fault, recovery_point)
                     return
@@ -278,7 +278,7 @@ class _SegmentScan:
         """Why these bytes are not the next batch of this segment."""
         segment = self._segment
         if header.length < HEADER_SIZE or header.magic != MAGIC:
-            self._refuse_old_format(header)
+            self._refuse_old_format(header.position)
             return f"no batch (length {header.length - LOG_OVERHEAD}, magic {header.magic})"
         if header.position + header.length > segment.size:
             return f"a batch of {header.length} bytes is cut off"
@@ -307,15 +307,22 @@ class _SegmentScan:
             left -= piece
         return crc
 
-    def _refuse_old_format(self, header: BatchHeader) -> None:
+    def _short(self, position: int) -> str:
+        self._refuse_old_format(position)
+        return "the file ends inside a header"
+
+    def _refuse_old_format(self, position: int) -> None:
         """Sound messages of magic 0 or 1 are somebody's records: never cut them off as garbage."""
-        size = header.length
-        if header.magic not in (0, 1) or not 26 <= size <= _CHUNK_BYTES:
+        left = self._segment.size - position
+        if left < _OLD_MESSAGE_PREFIX.size:
             return
-        self._read(header.position, min(size, self._segment.size - header.position))
-        index = header.position - self._data_start
-        _, _, crc, _ = _OLD_MESSAGE_PREFIX.unpack_from(self._data, index)
+        self._read(position, min(left, _CHUNK_BYTES))
+        index = position - self._data_start
+        _, length, crc, magic = _OLD_MESSAGE_PREFIX.unpack_from(self._data, index)
+        size = length + LOG_OVERHEAD
+        if magic not in (0, 1) or not 26 <= size <= min(left, _CHUNK_BYTES):
+            return
         if zlib.crc32(self._view[index + 16 : index + size]) == crc & 0xFFFFFFFF:
             raise LogCorrupt(
-                f"{self._segment.stem}.log holds messages of format {header.magic}, not {MAGIC}"
+                f"{self._segment.stem}.log holds messages of format {magic}, not {MAGIC}"
             )

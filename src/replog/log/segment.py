@@ -164,7 +164,7 @@ class Segment:
         if usable and last_time is not None:
             # Either index may lack what the other has: go on where the shorter one ends.
             position = offsets.position_before(min(recovery_point, last_time[1]))
-        indexed_offset = offsets.offset_at(position)
+        indexed_offset = offsets.offset_at(position) if usable else None
         if indexed_offset is not None:
             try:
                 self._check_entry(SpanWindow(self.file, self.size), position, indexed_offset)
