@@ -1,6 +1,7 @@
 """Configuration of one log: Kafka's topic settings as attributes, with Kafka's defaults."""
 
 from dataclasses import dataclass
+from zlib import crc32
 
 from replog.records.validate import NO_LIMIT_MS, ProduceRules
 
@@ -16,6 +17,7 @@ class LogConfig:
 
     segment_bytes: int = 1024 * 1024 * 1024
     segment_ms: int = 168 * _HOUR_MS
+    segment_jitter_ms: int = 0
     segment_index_bytes: int = 10 * 1024 * 1024
     index_interval_bytes: int = 4096
     max_message_bytes: int = 1024 * 1024 + 12
@@ -26,6 +28,7 @@ class LogConfig:
     compression_type: str = "producer"
     retention_ms: int = 168 * _HOUR_MS
     retention_bytes: int = -1
+    max_compaction_lag_ms: int = NO_LIMIT_MS
     file_delete_delay_ms: int = 60_000
 
     @property
@@ -35,6 +38,18 @@ class LogConfig:
     @property
     def compacted(self) -> bool:
         return "compact" in self.cleanup_policy
+
+    def roll_ms(self, segment: str) -> int:
+        """How old a segment may get, by its records' times, before another begins.
+
+        `segment.jitter.ms` takes a part away that depends on the segment's path alone, so that
+        partitions that began together do not all roll at once. A compacted topic's segment is
+        sealed in time for `max.compaction.lag.ms`.
+        """
+        longest = self.segment_ms
+        if self.segment_jitter_ms:
+            longest -= crc32(segment.encode()) % min(self.segment_jitter_ms, longest)
+        return min(longest, self.max_compaction_lag_ms) if self.compacted else longest
 
     def produce_rules(self) -> ProduceRules:
         """What `validate_produce` holds against each batch; make it once per configuration."""
