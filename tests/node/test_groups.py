@@ -5,6 +5,7 @@ from tests.node.group_broker import OFFSETS, GroupBroker
 from tests.node.handlers.one_broker import record, topic_id
 
 from replog.core.group.hashing import partition_for
+from replog.log.disk import DiskError
 from replog.model.errors import ErrorCode
 from replog.model.ids import GROUP_OFFSETS_TOPIC, TopicPartition
 from replog.node import group_partition, led_log, log_replay
@@ -259,6 +260,28 @@ def test_poison_is_passed_over_and_told_once() -> None:
     assert "3 records" in told[0]
 
 
+def test_whoever_stopped_leading_without_being_told_coordinates_nothing() -> None:
+    """A disk that fails ends the leadership at once, in the middle of a step."""
+    b = GroupBroker()
+    member = b.member()
+    b.node.partitions.disk_failed(b.partition(), DiskError("broken"))
+    assert b.heartbeat(member) == NOT_COORDINATOR
+    assert b.committed(b.commit(5)) == [NOT_COORDINATOR]
+    assert b.fetch() == NOT_COORDINATOR
+
+
+def test_the_earliest_deadline_of_a_group_counts() -> None:
+    b = GroupBroker()
+    member = b.joined(b.join(session_ms=30_000)).member_id
+    b.sync(member, {member: b"x"})
+    b.join(version=4, session_ms=6_000)  # gets an id and never comes back with it
+    waiting = b.join(member, session_ms=30_000)
+    b.wait(5_999)
+    assert b.waits(waiting)
+    b.wait(1)
+    assert b.joined(waiting).generation_id == 2
+
+
 # ---- forgetting ----------------------------------------------------------------------------
 
 SHORT = {"offsets__retention__minutes": "1", "offsets__retention__check__interval__ms": "1000"}
@@ -275,6 +298,20 @@ def test_offsets_of_a_simple_consumer_expire() -> None:
     assert b.fetch(partitions=(0, 1)) == [-1, 8]
     b.restart(record(1, epoch=1))
     assert b.fetch(partitions=(0, 1)) == [-1, 8], "tombstones say so in the log"
+
+
+def test_nothing_is_taken_back_that_was_committed_meanwhile() -> None:
+    b = GroupBroker(None, **SHORT)
+    b.lead(WITH_FOLLOWER)
+    b.commit(5)
+    b.follower_has_all()
+    b.wait(58_500)
+    token = b.commit(6)
+    b.wait(4_000)
+    b.follower_has_all()
+    assert b.committed(token) == [0]
+    b.follower_has_all()
+    assert b.fetch() == [6], "a tombstone of the old one would stand behind it in the log"
 
 
 def test_an_emptied_group_is_forgotten_with_its_offsets() -> None:

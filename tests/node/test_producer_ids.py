@@ -159,6 +159,19 @@ def test_somebody_was_faster() -> None:
     assert slow.replies[token].producer_id == 1000
 
 
+def test_somebody_was_faster_with_a_later_block() -> None:
+    tree = MemTree()
+    Broker(tree).id()
+    slow, fast = Broker(tree), Broker(tree)
+    token = slow.ask_id()
+    slow.answer(slow.open.pop())
+    assert fast.id() == 1000
+    slow.coordinate()
+    slow.wait(100)
+    slow.coordinate()
+    assert slow.replies[token].producer_id == 2000
+
+
 def test_requests_wait_for_the_coordinator_but_not_for_ever() -> None:
     broker = Broker(MemTree())
     broker.reachable = False

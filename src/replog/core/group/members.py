@@ -107,7 +107,7 @@ class Members:
             self.leader = member.member_id
 
     def remove(self, member_id: str) -> Member | None:
-        """Take a member out; None when it is not there."""
+        """Take a member out, of which nothing is parked; None when it is not there."""
         member = self._by_id.pop(member_id, None)
         if member is None:
             return None
@@ -115,8 +115,6 @@ class Members:
         instance = member.instance_id
         if instance is not None and self._static.get(instance) == member_id:
             del self._static[instance]
-        if member.join_ticket is not None:
-            self.awaiting_join -= 1
         if self.leader == member_id:
             self.leader = next(iter(self._by_id), None)
         return member
