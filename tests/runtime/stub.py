@@ -166,6 +166,12 @@ class Server:
     def carry(self, *outputs: Output) -> None:
         self.call(self.host._carry, list(outputs))
 
+    def barrier(self) -> None:
+        """What was carried and called before is done when this returns."""
+        done = threading.Event()
+        self.call(done.set)
+        assert done.wait(20)
+
     def connections(self) -> int:
         return len(self.host._connections)
 

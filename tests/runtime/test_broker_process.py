@@ -121,6 +121,16 @@ def test_a_process_has_the_title_of_its_broker(brokers: Brokers) -> None:
     assert command == b"replog broker 5"
 
 
+def test_a_signal_that_comes_before_the_loop_turns_is_not_lost(brokers: Brokers) -> None:
+    child = brokers.start(brokers.settings(5, free_port()))
+    folder = brokers.folder / "data-5"
+    deadline = time.monotonic() + WAIT_S
+    while not (folder / "meta.properties").exists() and time.monotonic() < deadline:
+        time.sleep(0.001)
+    child.send_signal(signal.SIGTERM)
+    assert child.wait(WAIT_S) in (0, -signal.SIGTERM), brokers.said(child)
+
+
 def test_a_second_signal_ends_it_at_once(brokers: Brokers) -> None:
     child = brokers.start(brokers.settings(5, free_port()))
     brokers.wait_says(child, "serving")

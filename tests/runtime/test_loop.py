@@ -105,6 +105,7 @@ def test_reports_are_lines_of_their_level(caplog: pytest.LogCaptureFixture) -> N
     caplog.set_level(logging.DEBUG, logger="replog")
     with serving() as server, Client(server.port) as client:
         server.carry(*(Report(level, f"text {level.value}\nno second line") for level in Level))
+        server.barrier()
         assert client.ask("x") == "x"
     said = [(r.levelname, r.getMessage()) for r in caplog.records]
     assert said == [(v.name, f"text {v.value}\\x0ano second line") for v in Level]
@@ -165,6 +166,7 @@ def test_a_bug_in_a_callback_is_told_and_the_loop_goes_on(
 
     with serving() as server, Client(server.port) as client:
         server.call(bug)
+        server.barrier()
         assert client.ask("x") == "x"
     assert [r.getMessage() for r in caplog.records] == ["a callback failed"]
 

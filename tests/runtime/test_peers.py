@@ -2,7 +2,6 @@
 
 import os
 import socket
-import threading
 import time
 from dataclasses import replace
 
@@ -319,9 +318,7 @@ def test_stopping_fails_what_is_under_way() -> None:
             two.wait(lambda n: len(n.parked) == 1)
         # The node of a stopped broker is asked nothing any more.
         assert one.peer_answers() == []
-        event = threading.Event()
-        b.call(event.set)
-        assert event.wait(20)
+        b.barrier()
         b.carry(reply(two.parked[0], MetadataResponse()))  # to a connection that is gone
         with Client(b.port) as client:
             assert client.ask("still") == "still"

@@ -17,10 +17,11 @@ import sys
 import time
 from asyncio import AbstractEventLoop, new_event_loop
 from pathlib import Path
+from types import FrameType
 from typing import Final
 
 from replog.codec import prepare
-from replog.log.checkpoints import WrongFolder, claim_folder
+from replog.log.checkpoints import CLEAN_SHUTDOWN, WrongFolder, claim_folder, read_meta
 from replog.log.disk import DiskError
 from replog.model.cluster import Endpoint
 from replog.model.config import BrokerConfig, ConfigError, parse_properties
@@ -95,8 +96,9 @@ class BrokerProcess:
             coordination = self._coordination = self._open_coordination()
             cluster = join_cluster(coordination)
             disk = OsDisk(str(self._log_dir))
+            clean = read_meta(disk) is None or disk.exists(CLEAN_SHUTDOWN)
             claim_folder(disk, cluster_id=cluster.cluster_id, node_id=self._config.node_id)
-            node = self._make_node(cluster, disk)
+            node = self._make_node(cluster, disk, clean_start=clean)
             loop = _new_loop()
             host = NodeLoop(loop, node, coordination, cluster, self._limits())
             return self._serve(host, node, started)
@@ -137,13 +139,14 @@ class BrokerProcess:
         path = self._log_dir / OWN_COORDINATOR if address is None else Path(address.path)
         return SqliteCoordination(path.absolute())
 
-    def _make_node(self, cluster: Cluster, disk: OsDisk) -> Node:
+    def _make_node(self, cluster: Cluster, disk: OsDisk, *, clean_start: bool) -> Node:
         setup = NodeSetup(
             config=self._config,
             cluster_id=cluster.cluster_id,
             endpoints=self._endpoints(),
             api_ranges=api_ranges(),
             boot_id=boot_id(),
+            clean_start=clean_start,
         )
         return Node(
             setup,
@@ -191,8 +194,7 @@ class BrokerProcess:
             Listener(host, sock, address.name, host.places)
             for address, sock in zip(self._config.listeners, self._sockets, strict=True)
         ]
-        for number in (signal.SIGTERM, signal.SIGINT):
-            host.loop.add_signal_handler(number, self._on_stop_signal, host)
+        self._heed_signals(host)
         host.start(node.start())
         if self._coordination is not None:
             silence = self._config.replog_session_silence_ms
@@ -211,6 +213,15 @@ class BrokerProcess:
             listener.close()
         host.close()
         return host.exit_code if host.exit_code is not None else EXIT_FAILED
+
+    def _heed_signals(self, host: NodeLoop) -> None:
+        """From now on: the loop's own handlers would miss a signal that comes before it turns."""
+
+        def handler(number: int, frame: FrameType | None) -> None:
+            host.loop.call_soon_threadsafe(self._on_stop_signal, host)
+
+        for number in (signal.SIGTERM, signal.SIGINT):
+            signal.signal(number, handler)
 
     def _on_stop_signal(self, host: NodeLoop) -> None:
         self._stop_signals += 1

@@ -19,6 +19,7 @@ from replog.runtime.handshake import Acceptor, Self
 from replog.runtime.limits import FRAMES_PER_TURN, Limits
 from replog.runtime.outbox import Outbox, RangeLost
 from replog.wire import CLOSING_ERRORS, FrameBuffer, ParsedRequest, ServerConnection
+from replog.wire.frame import FIRST_CAPACITY
 
 _log = logging.getLogger("replog.network")
 
@@ -34,7 +35,7 @@ class Host(Protocol):
 
     loop: AbstractEventLoop
     limits: Limits
-    request_bytes: int  # held in the buffers of all clients' connections
+    request_bytes: int  # of memory in the buffers of all clients' connections, small ones aside
 
     def identity(self) -> Self:
         """Who this broker is now."""
@@ -83,6 +84,7 @@ class Connection:
         "_accounted",
         "_buffer",
         "_dirty",
+        "_half",
         "_host",
         "_own_epoch",
         "_reading",
@@ -120,7 +122,8 @@ class Connection:
         self._host = host
         self._wire = ServerConnection()
         self._buffer = FrameBuffer(host.limits.frame_bytes)
-        self._accounted = 0
+        self._accounted = 0  # in the host's `request_bytes`
+        self._half = False  # a part of a frame is there
         self._acceptor: Acceptor | None = None
         self._own_epoch = 0  # of our registration when the peer proved itself
         self._reading = self._writing = self._dirty = self._scheduled = False
@@ -231,11 +234,15 @@ class Connection:
         )
 
     def _account(self, *, progressed: bool) -> None:
-        """Keep the sum of held bytes, and when the frame that is under way began."""
-        held = self._buffer.buffered if self.peer is None else 0
-        if progressed or not self._accounted:
+        """Keep the sum of held memory, and when the frame that is under way began."""
+        buffer, host = self._buffer, self._host
+        if progressed or not self._half:
             self.frame_since_ms = self.touched_ms
-        self._host.request_bytes += held - self._accounted
+        self._half = buffer.buffered > 0
+        if not self._half and host.request_bytes > host.limits.request_bytes:
+            buffer.shrink()  # else it is kept: fresh pages are slow
+        held = max(0, buffer.capacity - FIRST_CAPACITY) if self.peer is None else 0
+        host.request_bytes += held - self._accounted
         self._accounted = held
 
     def _watch(self) -> None:
@@ -321,7 +328,9 @@ class Connection:
         if self.peer is not None:
             return None  # silent is not idle: a broker may have nothing to tell
         half_for_ms = now_ms - self.frame_since_ms
-        if self._accounted and self._awaits_frame() and half_for_ms > limits.half_frame_ms:
+        patience_ms = limits.half_frame_ms
+        patience_ms += 1000 * self._buffer.buffered // limits.half_frame_bytes_per_s
+        if self._half and self._awaits_frame() and half_for_ms > patience_ms:
             return f"half a request for {half_for_ms / 1000:.0f} s"
         if now_ms - self.touched_ms > limits.idle_ms:
             return "idle"
@@ -338,8 +347,9 @@ class Connection:
 
     def shrink(self) -> None:
         """Give back memory while nothing is under way."""
-        if not self._buffer.buffered and self._buffer.capacity:
+        if not self._half and self._buffer.capacity:
             self._buffer.shrink()
+            self._account(progressed=False)
 
     def close(self, reason: str | None = None, level: int = logging.WARNING) -> None:
         """Close, saying why in one line when there is a reason that an operator should know."""

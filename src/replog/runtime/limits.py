@@ -39,8 +39,8 @@ class Limits:
     # not fail because clients have taken every place.
     connections_reserved: int = 64
 
-    # Received and not yet whole requests over all clients' connections. Beyond it, whoever is in
-    # the middle of a large request waits; small ones still pass.
+    # Receive buffers of all clients' connections, without the first 64 KiB of each. Beyond it,
+    # whoever is in the middle of a large request waits; small ones still pass.
     request_bytes: int = 512 * MIB
     request_bytes_small: int = 64 * KIB
 
@@ -51,8 +51,10 @@ class Limits:
     # Output of one connection that its client has not taken: no further request of it is read.
     output_bytes: int = 2 * MIB
 
-    # From the first byte of a frame to its last; what Kafka lacks, and slow senders exploit.
+    # From the first byte of a frame to its last, and a second more for each so many bytes of it
+    # that came: what Kafka lacks, and slow senders exploit.
     half_frame_ms: int = 30_000
+    half_frame_bytes_per_s: int = 8 * KIB
 
     # For the first frame of a connection that took a reserved place.
     reserved_ms: int = 5_000
