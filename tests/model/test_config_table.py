@@ -57,6 +57,7 @@ READ_AS = {
     "log.dirs": "log_dirs",
     "log.roll.hours": "segment_ms",
     "node.id": "node_id",
+    "replica.selector.class": ".rack_aware_reads",
     "replog.coordinator": ".coordinator",
 }
 

@@ -172,6 +172,12 @@ class BrokerConfig(_BrokerValues, _NamedValues):
         return BrokerConfig(self.given, dynamic=dynamic, dynamic_default=dynamic_default)
 
     @property
+    def rack_aware_reads(self) -> bool:
+        """Consumers that name their rack are sent to an in-sync replica in it (KIP-392)."""
+        selector = self.str("replica.selector.class") or ""
+        return selector.endswith("RackAwareReplicaSelector")
+
+    @property
     def log_retention_ms(self) -> int:
         """Age at which segments go, in ms; -1 for never. `.ms`, then `.minutes`, then `.hours`."""
         for name, unit in (("ms", 1), ("minutes", _MINUTE_MS), ("hours", _HOUR_MS)):

@@ -119,6 +119,9 @@ DOCS: Final[dict[str, str]] = {
         "How often high watermarks are written to disk."
     ),
     "replica.lag.time.max.ms": "A follower that has not caught up for so long leaves the ISR.",
+    "replica.selector.class": (
+        "Who serves a consumer that names its rack: RackAwareReplicaSelector an in-sync replica in it, otherwise the leader."
+    ),
     "replica.socket.timeout.ms": "How long a fetch from a leader waits for its answer.",
     "replog.coordinator": (
         "Where brokers meet: sqlite:PATH. All brokers of a cluster name the same one."

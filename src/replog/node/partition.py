@@ -24,6 +24,7 @@ class Partition:
 
     __slots__ = (
         "_follower_high_watermark",
+        "_led_epoch",
         "leader",
         "log",
         "offline_reason",
@@ -49,6 +50,7 @@ class Partition:
         self.tp = tp
         self.topic_id = topic_id
         self.log = log
+        self._led_epoch = NO_EPOCH  # the newest leader epoch that has, or had, a leader
         self.record = record
         self.topic = topic
         self.leader: LeaderState | None = None
@@ -98,11 +100,19 @@ class Partition:
 
     def fence(self, current_leader_epoch: int) -> ErrorCode:
         """Compare the leader epoch of a request with ours; -1 in the request asks for no check."""
-        if current_leader_epoch == NO_EPOCH or current_leader_epoch == self.record.leader_epoch:
+        if current_leader_epoch in (NO_EPOCH, self.record.leader_epoch):
             return ErrorCode.NONE
+        if not self.record.online and current_leader_epoch == self._led_epoch:
+            return ErrorCode.NONE  # nobody leads: consumers of a follower go on with the last epoch
         if current_leader_epoch < self.record.leader_epoch:
             return ErrorCode.FENCED_LEADER_EPOCH
         return ErrorCode.UNKNOWN_LEADER_EPOCH
+
+    def obey(self, record: PartitionRecord) -> None:
+        """A newer record holds from now on; the role is the caller's affair."""
+        self.record = record
+        if record.online:
+            self._led_epoch = record.leader_epoch
 
     def configure(self, topic: TopicConfig, config: LogConfig) -> None:
         """The topic's configuration, on opening and whenever it changes."""
@@ -142,10 +152,14 @@ class Partition:
 
 
 def replay_producers(log: PartitionLog) -> ProducerTable:
-    """The producers' state, built from the whole log."""
-    table = ProducerTable()
-    for header in log.headers_from(log.log_start_offset):
-        if header.producer_id >= 0 and header.base_sequence >= 0:
+    """The producers' state: the newest snapshot, and what lies behind it in the log; without one,
+    all that the log has. Raises DiskError, LogCorrupt."""
+    first = log.base_offsets[0]
+    found = log.snapshots.newest(first, log.recovery.reasons)
+    start, entries = (first, ()) if found is None else found
+    table = ProducerTable.of(entries)
+    for header in log.headers_from(start):
+        if header.producer_id >= 0 and header.base_sequence >= 0 and header.base_offset >= start:
             table.apply(producer_batch(header))
     return table
 

@@ -152,12 +152,12 @@ class Partitions:
         leader = partition.leader
         if leader is not None and leader.epoch == record.leader_epoch:
             leader.settings = settings
-            partition.record = record
+            partition.obey(record)
             if leader.on_record(record, node.now_ms):
                 node.waits.committed(partition)
             return
         partition.step_down()
-        partition.record = record
+        partition.obey(record)
         node.fetchers.remove(partition.tp)
         try:
             partition.log.assign_epoch(record.leader_epoch, partition.log_end_offset)
@@ -190,7 +190,7 @@ class Partitions:
         was_leader = partition.is_leader
         led_anew = record.leader_epoch > partition.record.leader_epoch or was_leader
         partition.step_down()
-        partition.record = record
+        partition.obey(record)
         if led_anew:
             node.waits.role_changed(partition)
             if was_leader:
@@ -258,10 +258,14 @@ class Partitions:
         return True
 
     def _appended(self, partition: Partition, result: AppendResult) -> None:
-        partition.note_producers(result.headers)
-        self._node.syncs.appended(partition)
+        headers = result.headers
         if result.rolled:
+            base_offset = partition.log.base_offsets[-1]
+            partition.note_producers([h for h in headers if h.base_offset < base_offset])
             self.logs.segment_rolled(partition)
+            headers = [h for h in headers if h.base_offset >= base_offset]
+        partition.note_producers(headers)
+        self._node.syncs.appended(partition)
 
     def append(
         self, partition: Partition, batch: bytearray, on_done: AppendDone, timeout_ms: int
@@ -306,6 +310,23 @@ class Partitions:
             node.waits.committed(partition)
         if peer.broker_id not in leader.isr_state.isr:
             self.isr_changes.try_expand(partition, peer.broker_id)
+
+    def preferred_reader(self, partition: Partition, rack: str, offset: int) -> int | None:
+        """The in-sync follower in the consumer's rack that holds `offset` (KIP-392); None: this
+        leader serves itself."""
+        node, leader = self._node, partition.leader
+        if leader is None or not node.config.rack_aware_reads or node.config.rack == rack:
+            return None
+        best: tuple[int, int] | None = None
+        for broker_id in leader.isr_state.isr:
+            progress = leader.progress.get(broker_id)
+            broker = node.cluster.brokers.get(broker_id)
+            if progress is None or broker is None or not broker.eligible or broker.rack != rack:
+                continue
+            held = progress.log_end_offset
+            if held >= offset and (best is None or held > best[0]):
+                best = (held, broker_id)
+        return None if best is None else best[1]
 
     def truncate(self, partition: Partition, offset: int) -> None:
         """Cut the log so that it ends at `offset`."""

@@ -144,18 +144,33 @@ class ReplicaLogs:
         return marks | {p.tp: p.high_watermark for p in self._node.partitions.all()}
 
     def segment_rolled(self, partition: Partition) -> None:
-        """A segment is full: flush it outside the step, so that a restart need not scan it."""
+        """A segment is full: flush it, and write down what the producers' state is where the new
+        one begins, outside the step, so that a restart need not read the full one.
+
+        To be called when `partition.producers` tells of all that is in the full segment, and of
+        nothing behind it."""
         log = partition.log
         flush = log.flush_rolled()
+        snapshot = log.snapshots.begin(log.base_offsets[-1])
+        producers = partition.producers.copy()
+
+        def work() -> None:
+            flush()
+            snapshot(producers.entries())
 
         def done(ended: JobDone) -> None:
-            if ended.error is not None:
-                self._node.partitions.disk_failed(partition, DiskError(ended.error))
-            elif self._node.partitions.get(partition.tp) is partition:
+            if self._node.partitions.get(partition.tp) is not partition:
+                return
+            try:
+                if ended.error is not None:
+                    raise DiskError(ended.error)
                 log.flushed(flush)
+                log.snapshots.keep(snapshot, frozenset(log.base_offsets))
                 self._recovery_file.write_later()
+            except DiskError as error:
+                self._node.partitions.disk_failed(partition, error)
 
-        self._node.run_job(flush, done)
+        self._node.run_job(work, done)
 
     def _current_recovery_points(self) -> dict[TopicPartition, int]:
         points = {tp: log.recovery_point for tp, (log, _) in self._unclaimed.items()}
@@ -204,10 +219,11 @@ class ReplicaLogs:
         """Flush and close all logs, write the checkpoints, and last the marker that says so."""
         node = self._node
         try:
-            logs = [log for log, _ in self._unclaimed.values()]
-            logs += [partition.log for partition in partitions]
-            for log in logs:
-                log.close()
+            logs = list(self._unclaimed.values())
+            logs += [(partition.log, partition.producers) for partition in partitions]
+            for log, producers in logs:
+                end_offset = log.close()
+                log.snapshots.write_last(end_offset, producers.entries())
             self.write_recovery_points()
             self._high_watermark_file.write_now()
             checkpoints.mark_clean_shutdown(node.disk, node.broker_epoch)

@@ -20,6 +20,10 @@ def broker() -> OneBroker:
     return one
 
 
+# What is Replog's own is listed only where it is set: see below.
+KAFKAS = {name for name in TOPIC if not name.startswith("replog.")}
+
+
 def describe(
     broker: OneBroker, kind: int, name: str, *keys: str, docs: bool = False, synonyms: bool = False
 ) -> DescribeConfigsResult:
@@ -37,7 +41,7 @@ def describe(
 def test_all_configurations_of_a_topic(broker: OneBroker) -> None:
     result = describe(broker, 2, "a")
     assert (result.error_code, result.error_message) == (0, "")
-    assert {c.name for c in result.configs} == set(TOPIC)
+    assert {c.name for c in result.configs} == KAFKAS
     assert all(c.synonyms == [] and c.documentation is None for c in result.configs)
 
 
@@ -59,7 +63,7 @@ def test_some_configurations_of_a_topic(broker: OneBroker) -> None:
 def test_an_empty_list_of_keys_is_all(broker: OneBroker) -> None:
     resource = DescribeConfigsResource(resource_type=2, resource_name="a", configuration_keys=[])
     answer = broker.ask(DescribeConfigsRequest(resources=[resource]), DescribeConfigsResponse)
-    assert len(answer.results[0].configs) == len(TOPIC)
+    assert {c.name for c in answer.results[0].configs} == KAFKAS
 
 
 def test_documentation_when_asked_for(broker: OneBroker) -> None:

@@ -10,8 +10,7 @@ proved to be that broker, at its registered broker epoch (`Received.peer`). From
 answered all the same, as Kafka without an authorizer does, and counts for nothing.
 
 A follower's next fetch is looked at before it is answered: it moves the high watermark, and the
-answer carries the new one. Not done yet: choosing a preferred replica by rack; aborted
-transactions.
+answer carries the new one. Not done yet: aborted transactions.
 """
 
 from __future__ import annotations
@@ -20,6 +19,7 @@ from typing import TYPE_CHECKING
 
 from replog.log.results import LogRead
 from replog.model.errors import ErrorCode, Refused
+from replog.model.ids import NO_BROKER
 from replog.model.inputs import PeerIdentity, Received
 from replog.model.messages.fetch import (
     EpochEndOffset,
@@ -170,7 +170,7 @@ class _Fetch(ParkedFetch):
                 size = len(data.records)
                 found += size
                 budget = max(budget - size, 0)
-            if data.error_code or data.diverging_epoch is not None:
+            if data.error_code or data.diverging_epoch or data.preferred_read_replica != NO_BROKER:
                 urgent = True
             answer.append((item, data))
         self.enough = urgent or found >= wanted
@@ -194,6 +194,13 @@ class _Fetch(ParkedFetch):
         self._note_progress(partition, item)
         upto = self._readable_end(partition)
         data = self._data(item, partition)
+        if self.message.rack_id and self.replica == CONSUMER:
+            closer = node.partitions.preferred_reader(
+                partition, self.message.rack_id, item.fetch_offset
+            )
+            if closer is not None:
+                data.preferred_read_replica = closer
+                return data
         if item.fetch_offset < upto and (budget > 0 or first):
             limit = min(item.max_bytes, budget)
             read = partition.log.read(item.fetch_offset, limit, upto=upto, min_one=first)
@@ -287,6 +294,7 @@ class _Fetch(ParkedFetch):
                 served
                 or data.error_code != 0
                 or data.diverging_epoch is not None
+                or data.preferred_read_replica != NO_BROKER
                 or data.high_watermark != item.sent_high_watermark
                 or data.log_start_offset != item.sent_log_start
             )
