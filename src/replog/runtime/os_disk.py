@@ -6,7 +6,7 @@ nothing. Nobody else may write to a log folder; the lock that sees to it is the 
 
 import os
 import shutil
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Final, NoReturn
 
@@ -106,8 +106,9 @@ class OsFile:
     def close(self) -> None:
         self._closed = True
 
-    def __del__(self) -> None:
-        os.close(self._descriptor)
+    def __del__(self, close: Callable[[int], None] = os.close) -> None:
+        # Held as a default: at the interpreter's end the module's names may be gone before the file.
+        close(self._descriptor)
 
     def __repr__(self) -> str:
         return self.path
