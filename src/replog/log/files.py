@@ -6,6 +6,7 @@ from replog.model.ids import topic_id_from_text, topic_id_text
 LOG_SUFFIX = ".log"
 INDEX_SUFFIX = ".index"
 TIME_INDEX_SUFFIX = ".timeindex"
+SNAPSHOT_SUFFIX = ".snapshot"
 DELETED_FOLDER_SUFFIX = "-delete"
 STRAY_FOLDER_SUFFIX = "-stray"
 PARTITION_METADATA = "partition.metadata"

@@ -22,6 +22,7 @@ from replog.log.epoch_file import EpochFile
 from replog.log.errors import OffsetsNotContiguous
 from replog.log.files import folder_for_deletion
 from replog.log.identity import identify, sync_identity
+from replog.log.producer_snapshot import ProducerSnapshots
 from replog.log.results import (
     NO_APPEND_TIME,
     AppendResult,
@@ -31,6 +32,7 @@ from replog.log.results import (
     Truncation,
 )
 from replog.log.segment import Segment
+from replog.log.shrinking import ShrinkingLog
 from replog.log.time_lookup import TimeAndOffset, find_latest, find_time
 from replog.records.errors import CorruptBatch
 from replog.records.header import (
@@ -51,7 +53,7 @@ _INDEX_ENTRY_BYTES_MAX: Final = 12
 _POSITION_MAX: Final = 2**31 - 1
 
 
-class PartitionLog:
+class PartitionLog(ShrinkingLog):
     """See the module's text. Make one with `open`."""
 
     def __init__(
@@ -66,6 +68,7 @@ class PartitionLog:
         report: RecoveryReport,
     ) -> None:
         """Use `open`."""
+        super().__init__()
         self._disk = disk
         self._segments = segments
         self._active = segments[-1]
@@ -82,6 +85,8 @@ class PartitionLog:
         self.log_start_offset = segments[0].base_offset
         self.log_end_offset = self._active.next_offset
         self.recovery_point = 0  # everything below was flushed
+        self.snapshots = ProducerSnapshots(disk, directory)
+        self.snapshots.load(self.log_end_offset)
 
     @classmethod
     def open(
@@ -103,7 +108,9 @@ class PartitionLog:
         """
         report = RecoveryReport()
         identify(disk, directory, topic_id, report)
-        segments = recovery.open_segments(disk, directory, config.index_interval_bytes, report)
+        segments = recovery.open_segments(
+            disk, directory, config.index_interval_bytes, report, clean=clean
+        )
         epochs = EpochFile(disk, directory)
         if not segments:
             epochs.create()
@@ -136,6 +143,11 @@ class PartitionLog:
     @property
     def segment_count(self) -> int:
         return len(self._segments)
+
+    @property
+    def base_offsets(self) -> list[int]:
+        """Of the segments, rising. The first may lie below the log's start."""
+        return [segment.base_offset for segment in self._segments]
 
     @property
     def latest_epoch(self) -> int:
@@ -275,7 +287,7 @@ class PartitionLog:
             or (
                 first_timestamp is not None
                 and first_timestamp >= 0
-                and header.max_timestamp - first_timestamp > config.segment_ms
+                and header.max_timestamp - first_timestamp > config.roll_ms(active.stem)
             )
         )
 
@@ -388,6 +400,7 @@ class PartitionLog:
         if offset >= self.log_end_offset:
             self._epochs.truncate_from_end(offset)
             return None
+        self._drop_replaced()
         first = self._segments[0]
         if offset < first.base_offset:
             self.reset_to(offset)
@@ -408,6 +421,7 @@ class PartitionLog:
 
         The recovery point checkpoint must be written before the next append.
         """
+        self._drop_replaced()
         self._remove_from(0)
         self._epochs.clear()
         self._epochs.sync()  # or the old ones would be told of the new log after a power cut
@@ -419,6 +433,7 @@ class PartitionLog:
         self._flush_names()
         self._segments.append(self._active)
         self.log_start_offset = offset
+        self.snapshots.cut(-1)  # those below tell of a history that nothing here goes on with
         self._ends_at(offset)
         self.recovery_point = offset
 
@@ -439,8 +454,9 @@ class PartitionLog:
         self._cuts += 1
         self.log_end_offset = end_offset
         self.log_start_offset = min(self.log_start_offset, end_offset)
+        self.cleaned_to = min(self.cleaned_to, end_offset)
         self._epochs.truncate_from_end(end_offset)
-        recovery.remove_snapshots(self._disk, self.directory, end_offset)
+        self.snapshots.cut(end_offset)
 
     # Durability ---------------------------------------------------------------------------------
 
@@ -505,6 +521,7 @@ class PartitionLog:
 
         After it, and a clean-shutdown marker, the log opens without a scan.
         """
+        self._drop_replaced()
         self._active.seal()
         self._active.sync()
         recovery_point = self.flush()
@@ -515,6 +532,7 @@ class PartitionLog:
         """Give the files back as they are: the disk failed, or the folder is to be deleted."""
         for flush in self._flushes:
             flush.log_closed = True
+        self.snapshots.abandon()
         for segment in self._segments:
             segment.file.close()
 

@@ -14,7 +14,7 @@ from typing import Final
 
 from crc32c import crc32c
 
-from replog.log import files
+from replog.log import files, leftovers
 from replog.log.disk import Disk
 from replog.log.epoch_file import EpochFile
 from replog.log.errors import LogCorrupt
@@ -38,13 +38,13 @@ _LEFTOVER_SUFFIXES: Final = (".deleted", ".cleaned", ".tmp")
 
 
 def open_segments(
-    disk: Disk, directory: str, index_interval_bytes: int, report: RecoveryReport
+    disk: Disk, directory: str, index_interval_bytes: int, report: RecoveryReport, *, clean: bool
 ) -> list[Segment]:
     """All segments of the folder in order, after leftovers of earlier work are gone."""
     names = disk.list(directory)
-    if any(name.endswith(".swap") for name in names):
-        # A cleaned segment is about to replace others; which of them are left can't be told safely.
-        raise LogCorrupt(f"{directory} was left in the middle of a segment replacement (.swap)")
+    replacing = leftovers.settle_swaps(disk, directory, names, report)
+    if replacing:
+        names = disk.list(directory)
     bases = set()
     for name in names:
         base_offset = files.base_offset_of(name, files.LOG_SUFFIX)
@@ -63,15 +63,9 @@ def open_segments(
     ]
     for segment, following in pairwise(segments):
         segment.next_offset = following.base_offset
+    if replacing or not clean:
+        leftovers.drop_replaced(disk, directory, segments, report)
     return segments
-
-
-def remove_snapshots(disk: Disk, directory: str, above: int) -> None:
-    """Remove producer snapshots of another program that speak of offsets that are gone."""
-    for name in disk.list(directory):
-        offset = files.base_offset_of(name, ".snapshot")
-        if offset is not None and offset > above:
-            disk.remove(f"{directory}/{name}")
 
 
 def trust(segments: list[Segment], epochs: EpochFile, report: RecoveryReport) -> bool:

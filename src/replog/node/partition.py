@@ -142,7 +142,7 @@ class Partition:
         self._follower_high_watermark = max(
             self.log.log_start_offset, min(self._follower_high_watermark, end)
         )
-        self.producers = replay_producers(self.log)
+        self.producers = replay_producers(self.log, [])
 
     def note_producers(self, headers: Sequence[BatchHeader]) -> None:
         """Batches are in the log: remember the sequences of idempotent producers."""
@@ -151,11 +151,12 @@ class Partition:
                 self.producers.apply(producer_batch(header))
 
 
-def replay_producers(log: PartitionLog) -> ProducerTable:
+def replay_producers(log: PartitionLog, reasons: list[str]) -> ProducerTable:
     """The producers' state: the newest snapshot, and what lies behind it in the log; without one,
-    all that the log has. Raises DiskError, LogCorrupt."""
+    all that the log has. `reasons` gets why a snapshot is not used. Raises DiskError, LogCorrupt.
+    """
     first = log.base_offsets[0]
-    found = log.snapshots.newest(first, log.recovery.reasons)
+    found = log.snapshots.newest(first, reasons)
     start, entries = (first, ()) if found is None else found
     table = ProducerTable.of(entries)
     for header in log.headers_from(start):

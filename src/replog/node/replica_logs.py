@@ -67,10 +67,10 @@ class ReplicaLogs:
                 continue
             try:
                 log = self._open(tp, topic_id, LogConfig(), clean=clean)
+                self._unclaimed[tp] = (log, self._replay_producers(log))
             except (DiskError, LogCorrupt) as error:
                 node.report(Level.ERROR, f"{name} can't be used and is left alone: {error}")
                 continue
-            self._unclaimed[tp] = (log, replay_producers(log))
         self._schedule_checkpoint()
 
     def _open(
@@ -88,6 +88,13 @@ class ReplicaLogs:
             self._node.report(Level.WARNING, f"{tp}: {'; '.join(log.recovery.reasons)}")
         return log
 
+    def _replay_producers(self, log: PartitionLog) -> ProducerTable:
+        reasons: list[str] = []
+        table = replay_producers(log, reasons)
+        for reason in reasons:
+            self._node.report(Level.WARNING, reason)
+        return table
+
     def open(
         self, tp: TopicPartition, topic: TopicRecord, record: PartitionRecord
     ) -> Partition | None:
@@ -103,7 +110,7 @@ class ReplicaLogs:
         try:
             if found is None:
                 log = self._open(tp, topic.topic_id, log_config(config), clean=False)
-                producers = replay_producers(log)
+                producers = self._replay_producers(log)
             else:
                 log, producers = found
                 log.config = log_config(config)

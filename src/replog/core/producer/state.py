@@ -5,9 +5,12 @@ broker hold the same. A producer's last five batches are kept: a retry of any of
 the offset that it got the first time (a client has at most five requests in flight).
 """
 
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from replog.model.errors import ErrorCode, Refused
+from replog.model.ids import NO_OFFSET
+from replog.model.producers import ProducerEntry
 
 BATCHES_KEPT = 5  # in flight per connection at most, by the client protocol of KIP-98
 SEQUENCE_END = 2**31  # sequence numbers are int32, and go on at 0 after the largest
@@ -35,7 +38,10 @@ class Duplicate:
 
 @dataclass(slots=True)
 class Producer:
-    """One producer id. `batches` are its last ones of the current epoch, oldest first."""
+    """One producer id. `batches` are its last ones of the current epoch, oldest first.
+
+    Never changed, always replaced: a copy of the table keeps what it has.
+    """
 
     epoch: int
     batches: tuple[ProducerBatch, ...]
@@ -56,6 +62,55 @@ class ProducerTable:
 
     def __init__(self) -> None:
         self.producers: dict[int, Producer] = {}
+
+    @classmethod
+    def of(cls, entries: Iterable[ProducerEntry]) -> "ProducerTable":
+        """The table that `entries` tells: the inverse of `entries`."""
+        table = cls()
+        for entry in entries:
+            known = table.producers.get(entry.producer_id)
+            if known is not None and known.epoch > entry.producer_epoch:
+                continue
+            batches = () if known is None or known.epoch < entry.producer_epoch else known.batches
+            if entry.last_sequence >= 0:
+                batches = (*batches, _batch_of(entry))[-BATCHES_KEPT:]
+            table.producers[entry.producer_id] = Producer(
+                entry.producer_epoch, batches, entry.timestamp
+            )
+        return table
+
+    def copy(self) -> "ProducerTable":
+        """The table as it is now, for another thread to read."""
+        table = ProducerTable()
+        table.producers = dict(self.producers)
+        return table
+
+    def entries(self, open_since: Mapping[int, int] | None = None) -> list[ProducerEntry]:
+        """All that is known, one entry a batch, those of a producer oldest first.
+
+        `open_since` has the first offset of the open transaction of each producer that has one.
+        """
+        open_since = open_since or {}
+        found: list[ProducerEntry] = []
+        for producer_id, producer in self.producers.items():
+            since = open_since.get(producer_id, NO_OFFSET)
+            for batch in producer.batches[:-1]:
+                found.append(_entry_of(batch, batch.max_timestamp, NO_OFFSET))
+            if producer.batches:
+                found.append(_entry_of(producer.batches[-1], producer.last_timestamp, since))
+            else:
+                found.append(
+                    ProducerEntry(
+                        producer_id,
+                        producer.epoch,
+                        -1,
+                        NO_OFFSET,
+                        0,
+                        producer.last_timestamp,
+                        current_txn_first_offset=since,
+                    )
+                )
+        return found
 
     def check(
         self, producer_id: int, producer_epoch: int, base_sequence: int, final_sequence: int
@@ -108,3 +163,27 @@ class ProducerTable:
     def clear(self) -> None:
         """Forget everything: the log is replayed after a truncation."""
         self.producers.clear()
+
+
+def _entry_of(batch: ProducerBatch, timestamp: int, open_since: int) -> ProducerEntry:
+    return ProducerEntry(
+        producer_id=batch.producer_id,
+        producer_epoch=batch.producer_epoch,
+        last_sequence=batch.last_sequence,
+        last_offset=batch.last_offset,
+        offset_delta=batch.last_offset - batch.base_offset,
+        timestamp=timestamp,
+        current_txn_first_offset=open_since,
+    )
+
+
+def _batch_of(entry: ProducerEntry) -> ProducerBatch:
+    return ProducerBatch(
+        producer_id=entry.producer_id,
+        producer_epoch=entry.producer_epoch,
+        base_sequence=(entry.last_sequence - entry.offset_delta) % SEQUENCE_END,
+        last_sequence=entry.last_sequence,
+        base_offset=entry.last_offset - entry.offset_delta,
+        last_offset=entry.last_offset,
+        max_timestamp=entry.timestamp,
+    )
