@@ -107,7 +107,7 @@ class OsFile:
         self._closed = True
 
     def __del__(self, close: Callable[[int], None] = os.close) -> None:
-        # Held as a default: at the interpreter's end the module's names may be gone before the file.
+        # Held as a default: at the end of the interpreter the module's names may go first.
         close(self._descriptor)
 
     def __repr__(self) -> str:
