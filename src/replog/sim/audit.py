@@ -64,13 +64,12 @@ def _host_wrong(world: World, host: Host) -> Iterator[str]:
 
 
 def _end(world: World, tp: TopicPartition) -> int:
-    return max(
-        partition.log_end_offset
-        for host in world.hosts
-        if host.life is not None
-        for partition in [host.life.node.partitions.get(tp)]
-        if partition is not None
-    )
+    ends = [0]
+    for host in world.hosts:
+        partition = None if host.life is None else host.life.node.partitions.get(tp)
+        if partition is not None:
+            ends.append(partition.log_end_offset)
+    return max(ends)
 
 
 def audit(world: World) -> dict[TopicPartition, int]:

@@ -77,18 +77,25 @@ class Host:
         self.life: Life | None = None
         self.timeline = Timeline(self.place)
 
-    def crash_at_disk_call(self, calls: int) -> None:
-        """The process dies inside the `calls`-th disk call from now on."""
+    def arm_crash(self, calls: int, written: int) -> None:
+        """The process dies inside the `calls`-th disk call from now on that changes something.
+
+        Of an append, `written` bytes reach the file. Only calls of the process itself count.
+        """
         left = calls
 
         def before_call(call: str, path: str) -> None:
             nonlocal left
             left -= 1
             if left <= 0:
-                self.disk.before_call = None
-                raise CrashNow(f"{call} {path}")
+                self.disarm()
+                raise CrashNow(f"{call} {path}", written=written)
 
         self.disk.before_call = before_call
+
+    def disarm(self) -> None:
+        """No crash at a disk call is wanted any more."""
+        self.disk.before_call = None
 
 
 class Life(Target):
@@ -195,6 +202,7 @@ class Life(Target):
             return
         self.alive = False
         self.host.life = None
+        self.host.disk.crash()
         self.host.timeline.note(self._schedule.now_ms, why)
         self._inbox.clear()
         self.peers.hang_up()

@@ -18,7 +18,7 @@ from collections.abc import Sequence
 from replog.model.coordination import Operation, StoredNode
 from replog.model.ids import TopicPartition
 from replog.model.inputs import Input, Received
-from replog.model.messages.fetch import FetchResponse
+from replog.model.messages.fetch import FetchRequest, FetchResponse
 from replog.model.messages.produce import (
     PartitionProduceData,
     PartitionProduceResponse,
@@ -47,6 +47,7 @@ class Oracle:
         self.acknowledgements = 0
         self.truncations = 0
         self._tree = tree
+        self._progress: dict[tuple[str, TopicPartition, int], object] = {}
 
     # ---- what the world tells ---------------------------------------------------------------
 
@@ -59,6 +60,8 @@ class Oracle:
         truncated = any(isinstance(output, RangeInvalidated) for output in outputs)
         self.truncations += truncated
         self.replicas.look(life, anew=truncated)
+        if isinstance(event, Received) and isinstance(event.message, FetchRequest) and event.peer:
+            self._judge_progress(life, event.peer.broker_id, event.message)
         for output in outputs:
             if isinstance(output, Reply) and output.message is not None:
                 self._judge_reply(life, output)
@@ -81,6 +84,28 @@ class Oracle:
     def committed_log(self, topic_id: bytes, partition: int) -> Shadow:
         """What is committed of a partition."""
         return self.replicas.committed((topic_id, partition)).log
+
+    def _judge_progress(self, life: Life, follower: int, request: FetchRequest) -> None:
+        """What a follower says counts in the leader epoch in which it says it, and in no other."""
+        for topic in request.topics:
+            name = life.node.cluster.topic_names.get(topic.topic_id, "")
+            for part in topic.partitions:
+                tp = TopicPartition(name, part.partition)
+                partition = life.node.partitions.get(tp)
+                view = None if partition is None else partition.leader_view()
+                if view is None:
+                    continue
+                progress = view.progress.get(follower)
+                known = self._progress.get((life.name, tp, follower))
+                self._progress[life.name, tp, follower] = progress
+                if progress is known or progress is None or progress.log_end_offset < 0:
+                    continue
+                if part.current_leader_epoch != view.epoch:
+                    raise Violation(
+                        "progress of a follower counts in the epoch of its fetch",
+                        f"{life.name} {tp}: broker {follower} in epoch "
+                        f"{part.current_leader_epoch} counts in epoch {view.epoch}",
+                    )
 
     # ---- answers ------------------------------------------------------------------------------
 

@@ -90,8 +90,7 @@ class SimClient(Target):
             self._open[connection] = deque()
         question = _Open(connection, on_answer)
         self._open[connection].append(question)
-        version = self.versions.get(type(message))
-        connection.ask(message, newest_version(message) if version is None else version)
+        connection.ask(message, self.versions.get(type(message), newest_version(message)))
         self.later(timeout_ms, lambda: self._timed_out(question))
 
     def tell(self, broker_id: int, message: Request) -> None:
@@ -101,7 +100,8 @@ class SimClient(Target):
             connection = self.ground.dial(self, self.name, broker_id)
             self._connections[broker_id] = connection
             self._open[connection] = deque()
-        connection.ask(message, self.versions.get(type(message), newest_version(message)))
+        version = self.versions.get(type(message), newest_version(message))
+        connection.ask(message, version, answered=False)
 
     def connected(self, connection: Connection, acceptor_epoch: int) -> None:
         """Clients may send before they are greeted, as over a TCP connection."""
@@ -162,8 +162,8 @@ class SimClient(Target):
                     known = self.leaders.get(tp, (-1, -1))
                     if part.leader_epoch >= known[1]:
                         self.leaders[tp] = (part.leader_id, part.leader_epoch)
-                    leads = part.leader_id >= 0 and part.error_code == ErrorCode.NONE
-                    complete = complete and leads
+                    leads = self.leaders.get(tp, known)[0] >= 0
+                    complete = complete and leads and part.error_code == ErrorCode.NONE
         self.refreshed()
         if not complete:
             self.refresh()

@@ -13,7 +13,7 @@ from replog.model.inputs import ConnectionClosed, PeerIdentity, Received
 from replog.model.messages import Message
 from replog.model.messages.base import Request
 from replog.sim.network import EndOfStream, Freezable, Network, Pipe
-from replog.sim.transfer import Parcel, Transfer
+from replog.sim.transfer import Courier, Parcel
 
 
 class Dialer(Protocol):
@@ -58,9 +58,8 @@ class _Welcome:
 class _Asked(Freezable):
     """A request under way."""
 
-    def __init__(self, parcel: Parcel, version: int) -> None:
+    def __init__(self, parcel: Parcel) -> None:
         self.parcel = parcel
-        self.version = version
 
 
 class Answer(Freezable):
@@ -81,7 +80,7 @@ class Slot:
     def __init__(self, token: int, request: Received) -> None:
         self.token = token
         self.request = request
-        self.answer: Answer | None = None
+        self.answer: Parcel | None = None
         self.done = False
 
 
@@ -96,7 +95,7 @@ class Connection:
         *,
         link: tuple[str, str],
         find: Callable[[], Acceptor | None],
-        transfer: Transfer,
+        courier: Courier,
         client_id: str,
         peer: PeerIdentity | None = None,
     ) -> None:
@@ -107,7 +106,7 @@ class Connection:
         self.acceptor: Acceptor | None = None
         self._dialer: Dialer | None = dialer
         self._find = find
-        self._transfer = transfer
+        self._courier = courier
         self._client_id = client_id
         self._network = network
         self._token = 0
@@ -117,12 +116,12 @@ class Connection:
 
     # ---- the dialer's side ----------------------------------------------------------------
 
-    def ask(self, message: Request, version: int) -> None:
-        """Send a request."""
+    def ask(self, message: Request, version: int, *, answered: bool = True) -> None:
+        """Send a request. `answered` is False when no answer will come."""
         if self._breaks():
             self.reset("connection reset")
             return
-        self._forward.put(_Asked(self._transfer.pack(message, version), version))
+        self._forward.put(_Asked(self._courier.ask(message, version, answered=answered)))
 
     def hang_up(self, *, keep: int | None = None) -> None:
         """The dialer closes, or its process is gone: it hears nothing more."""
@@ -135,7 +134,7 @@ class Connection:
         if dialer is None:
             return
         if isinstance(item, Answer):
-            dialer.answered(self, item.parcel.open())
+            dialer.answered(self, self._courier.answered(item.parcel))
         elif isinstance(item, _Welcome):
             dialer.connected(self, item.broker_epoch)
         elif isinstance(item, EndOfStream):
@@ -155,15 +154,17 @@ class Connection:
             raise KeyError(f"request {token} of connection {self.number} was answered before")
         slot.done = True
         if message is not None:
-            slot.answer = Answer(self._transfer.pack(message, slot.request.version))
+            slot.answer = Parcel(message)
         while self.slots and self.slots[0].done:
             first = self.slots.popleft()
             if first.answer is None:
+                self._courier.no_answer(first.token)
                 continue
             if self._breaks():
                 self.reset("connection reset")
                 return
-            self._backward.put(first.answer)
+            self._courier.answer(first.token, first.answer)
+            self._backward.put(Answer(first.answer))
 
     def request_of(self, token: int) -> Received:
         """The request that `token` names. KeyError when it was answered."""
@@ -186,7 +187,7 @@ class Connection:
                 self.refuse("the log was truncated", keep=index)
                 return True
         for slot in self.slots:
-            if slot.answer is not None and slot.answer.parcel.touches(file, position):
+            if slot.answer is not None and slot.answer.touches(file, position):
                 self.refuse("the log was truncated")
                 return True
         return False
@@ -203,11 +204,12 @@ class Connection:
             return
         elif isinstance(item, _Asked):
             self._token += 1
+            version, message = self._courier.asked(item.parcel)
             received = Received(
                 self.number,
                 self._token,
-                item.version,
-                item.parcel.open(),
+                version,
+                message,
                 client_id=self._client_id,
                 client_host=self.link[0],
                 listener="PLAINTEXT",

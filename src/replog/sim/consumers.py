@@ -21,6 +21,7 @@ from replog.sim.client import Ground, SimClient
 from replog.sim.history import History
 from replog.sim.violation import Violation
 
+FETCHED_EPOCH_FROM: Final = 12  # first version of Fetch with the epoch of the last record read
 FETCH_TIMEOUT_MS: Final = 700.0
 LEADER_IS_ELSEWHERE: Final = frozenset(
     {
@@ -97,16 +98,21 @@ class SimConsumer(SimClient):
                 led.setdefault(leader, []).append(position)
         for leader, positions in led.items():
             if leader not in self._fetching:
-                self._fetching.add(leader)
-                self.ask(
-                    leader,
-                    self._request(positions),
-                    lambda message, leader=leader: self._on_fetched(leader, message),  # type: ignore[misc]
-                    FETCH_TIMEOUT_MS,
-                )
+                self._fetch(leader, positions)
+
+    def _fetch(self, leader: int, positions: list[_Position]) -> None:
+        self._fetching.add(leader)
+        asked = {position.tp: position.offset for position in positions}
+        self.ask(
+            leader,
+            self._request(positions),
+            lambda message: self._on_fetched(leader, asked, message),
+            FETCH_TIMEOUT_MS,
+        )
 
     def _request(self, positions: list[_Position]) -> FetchRequest:
         topics: dict[str, FetchTopic] = {}
+        tells_epoch = self.versions.get(FetchRequest, FETCHED_EPOCH_FROM) >= FETCHED_EPOCH_FROM
         for position in positions:
             name = position.tp.topic
             topic = topics.get(name)
@@ -117,7 +123,7 @@ class SimConsumer(SimClient):
                     partition=position.tp.partition,
                     current_leader_epoch=self.leaders[position.tp][1],
                     fetch_offset=position.offset,
-                    last_fetched_epoch=position.epoch,
+                    last_fetched_epoch=position.epoch if tells_epoch else -1,
                     partition_max_bytes=4_096,
                 )
             )
@@ -131,7 +137,9 @@ class SimConsumer(SimClient):
             topics=list(topics.values()),
         )
 
-    def _on_fetched(self, leader: int, message: Message | None) -> None:
+    def _on_fetched(
+        self, leader: int, asked: dict[TopicPartition, int], message: Message | None
+    ) -> None:
         self._fetching.discard(leader)
         if message is None:
             self.refresh()
@@ -144,7 +152,10 @@ class SimConsumer(SimClient):
         for topic in message.responses:
             name = topic.topic or self._name_of(topic.topic_id)
             for part in topic.partitions:
-                moved = self._take(TopicPartition(name, part.partition_index), part) or moved
+                tp = TopicPartition(name, part.partition_index)
+                # Another leader may have been asked meanwhile, and have answered sooner.
+                if asked[tp] == self._positions[tp].offset:
+                    moved = self._take(tp, part) or moved
         if moved:
             self.refresh()
         else:

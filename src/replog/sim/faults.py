@@ -13,7 +13,8 @@ from replog.sim.plan import Fault, Plan
 from replog.sim.schedule import Schedule, Target
 
 FIRST_FAULT_MS: Final = 250.0  # the cluster gets time to form
-DISK_CALLS_MAX: Final = 60  # an armed crash hits at one of this many next calls
+DISK_CALLS_MAX: Final = 30  # an armed crash hits at one of this many next calls
+TORN_BYTES_MAX: Final = 200  # of an append that a crash hits, this much may be in the file
 OUTPUTS_MAX: Final = 60
 
 
@@ -85,7 +86,7 @@ class Faults(Target):
         for number in list(self._mends):
             self._mends.pop(number)()
         for host in self._scene.hosts:
-            host.disk.before_call = None
+            host.disarm()
             if host.life is None:
                 self._scene.schedule.after(20.0, self, host)
             else:
@@ -152,8 +153,8 @@ class Faults(Target):
         life = self._some_life("disk")
         if life is None:
             return False
-        calls = self._chance("disk calls").randint(1, DISK_CALLS_MAX)
-        life.host.crash_at_disk_call(calls)
+        stream = self._chance("disk calls")
+        life.host.arm_crash(stream.randint(1, DISK_CALLS_MAX), stream.randint(0, TORN_BYTES_MAX))
         return True
 
     def _crash_between_outputs(self) -> bool:

@@ -60,7 +60,7 @@ class Plan:
     """One run. Times in virtual milliseconds."""
 
     seed: int
-    encoded: bool  # messages go through the codec
+    framed: bool  # messages travel as bytes, through `wire` and `codec`
     duration_ms: float  # of the part with faults
     min_isr: int
     topics: tuple[tuple[str, int], ...]  # name, partitions; always three replicas
@@ -93,7 +93,7 @@ def make_plan(seed: int, *, duration_ms: float | None = None) -> Plan:
     lag = stream.choice((300, 500, 1000))
     return Plan(
         seed=seed,
-        encoded=stream.random() < 0.3,
+        framed=stream.random() < 0.3,
         duration_ms=stream.choice((3000.0, 4000.0, 6000.0)) if duration_ms is None else duration_ms,
         min_isr=stream.choice((1, 2, 2)),
         topics=(("t", 2), ("u", stream.choice((1, 2)))),

@@ -25,6 +25,8 @@ from replog.sim.client import Ground, SimClient
 from replog.sim.history import History, Sent
 from replog.sim.violation import Violation
 
+BACKOFF_MS: Final = 5.0  # doubles with each failure in a row
+BACKOFF_MS_MAX: Final = 120.0
 IN_FLIGHT_MAX: Final = 5  # what an idempotent producer may have open in a partition
 RETRIABLE: Final = frozenset(
     {
@@ -75,6 +77,7 @@ class _Lane:
         self.next_number = 0
         self.next_sequence = 0
         self.backing_off = False
+        self.failures = 0  # in a row, for the back-off
 
     def lowest_open(self) -> int:
         """Number of the first batch that is not acknowledged."""
@@ -255,6 +258,7 @@ class SimProducer(SimClient):
         return gap and self.plan.idempotent and not batch.clear_before
 
     def _acknowledged(self, lane: _Lane, batch: _Batch, base_offset: int) -> None:
+        lane.failures = 0
         if self.plan.acks == -1:
             self._history.acknowledged += len(batch.values)
             for index, value in enumerate(batch.values):
@@ -268,7 +272,9 @@ class SimProducer(SimClient):
         self.refresh()
         if not lane.backing_off:
             lane.backing_off = True
-            self.later(10.0 + 20.0 * self.draw("retry"), lambda: self._go_on(lane))
+            lane.failures += 1
+            longest = min(BACKOFF_MS * 2**lane.failures, BACKOFF_MS_MAX)
+            self.later(longest * (0.5 + self.draw("retry")), lambda: self._go_on(lane))
 
     def _go_on(self, lane: _Lane) -> None:
         lane.backing_off = False

@@ -118,7 +118,7 @@ class ReplicasWatch:
                 "a high watermark never falls within a leadership",
                 f"{replica}: {watermark_before} to {high_watermark}",
             )
-        elif leads and high_watermark > watermark_before:
+        if leads and high_watermark > max(watermark_before, 0):
             self._judge_commit(key, replica, high_watermark)
         self._judge_watermark(key, replica, high_watermark)
         stored = self._records.get(key)
@@ -154,6 +154,8 @@ class ReplicasWatch:
     def _judge_commit(self, key: Key, replica: Replica, high_watermark: int) -> None:
         """A leader moved its high watermark within its epoch."""
         committed = self.committed(key)
+        if high_watermark <= committed.log.end:
+            return
         epoch = replica.partition.leader_epoch
         committer = committed.committers.setdefault(epoch, replica.life)
         if committer != replica.life:

@@ -1,17 +1,18 @@
-"""How a message travels: what is fixed when it is sent, and what is read when it arrives.
+"""How messages travel on one connection: what is fixed when one is sent, and what is read when it
+arrives.
 
-File ranges are read on delivery, as `sendfile` would. The bytes must still be those that the
-sender meant: a parcel remembers them and refuses to arrive with others. Receivers get record
-payload in buffers of their own, that they may write to, as from a network buffer.
+File ranges are read on delivery, as `sendfile` would. The bytes must still be those that the sender
+meant: a parcel remembers them and refuses to arrive with others. Receivers get record payload in
+buffers of their own, that they may write to, as from a network buffer.
 
-Two ways: `Plain` hands the object over; `Encoded` goes through the codec at one version.
+Two ways: `Plain` hands objects over; `Framed` sends bytes through `wire` and `codec`.
 """
 
-from collections.abc import Iterator
+from collections.abc import Sequence
 from typing import Protocol
 
-from replog.codec import decode, encode
-from replog.model.messages import Message
+from replog.codec import Part
+from replog.model.messages import Message, Request, Response
 from replog.model.messages.fetch import FetchableTopicResponse, FetchResponse, PartitionData
 from replog.model.messages.produce import (
     PartitionProduceData,
@@ -21,14 +22,22 @@ from replog.model.messages.produce import (
 from replog.model.records import FileRange, Records
 from replog.sim.network import Freezable
 from replog.sim.violation import Violation
+from replog.wire.connection import ClientConnection, ServerConnection
+from replog.wire.frame import FrameBuffer
+
+FRAME_SIZE_MAX = 1 << 24
+PIECE_BYTES = 37  # frames arrive in pieces of this size, so that every boundary is met
 
 
 class Parcel(Freezable):
-    """A message under way."""
+    """A message under way. `parts` are its bytes when it travels as such."""
 
-    def __init__(self, ranges: list[FileRange]) -> None:
-        self.meant = [(part, part.read()) for part in ranges]
-        self._frozen = not ranges
+    def __init__(self, message: Message) -> None:
+        self.message = message
+        self.version = 0
+        self.parts: Sequence[Part] = ()
+        self.meant = [(part, part.read()) for part in _ranges(message)]
+        self._frozen = not self.meant
 
     def freeze(self) -> None:
         if not self._frozen:
@@ -41,7 +50,7 @@ class Parcel(Freezable):
             return
         for part, bytes_then in self.meant:
             if part.read() != bytes_then:
-                raise Violation("bytes of a reply changed under way", f"{part!r}")
+                raise Violation("bytes of a reply never change under way", f"{part!r}")
 
     def touches(self, file: object, position: int) -> bool:
         """Whether bytes of `file` from `position` on are still to be read."""
@@ -49,74 +58,80 @@ class Parcel(Freezable):
             part.file is file and part.position + part.length > position for part, _ in self.meant
         )
 
-    def open(self) -> Message:
-        """The message as the receiver gets it. Called once."""
-        raise NotImplementedError
+
+class Courier(Protocol):
+    """Carries the messages of one connection. Tokens count the requests from 1 on."""
+
+    def ask(self, message: Request, version: int, *, answered: bool) -> Parcel:
+        """A request leaves the dialer."""
+        ...
+
+    def asked(self, parcel: Parcel) -> tuple[int, Request]:
+        """It arrives at the acceptor: its version and itself."""
+        ...
+
+    def answer(self, token: int, parcel: Parcel) -> None:
+        """An answer leaves the acceptor, in its turn."""
+        ...
+
+    def no_answer(self, token: int) -> None:
+        """It is the turn of a request that gets no answer."""
+        ...
+
+    def answered(self, parcel: Parcel) -> Message:
+        """An answer arrives at the dialer."""
+        ...
 
 
-class Transfer(Protocol):
-    """A way for messages to travel."""
+# ---- objects ------------------------------------------------------------------------------------
 
-    def pack(self, message: Message, version: int) -> Parcel: ...
+
+class Plain:
+    """Messages are handed over as they are; only records get buffers of their own."""
+
+    def ask(self, message: Request, version: int, *, answered: bool) -> Parcel:
+        parcel = Parcel(message)
+        parcel.version = version
+        return parcel
+
+    def asked(self, parcel: Parcel) -> tuple[int, Request]:
+        message = parcel.message
+        assert isinstance(message, Request)
+        if isinstance(message, ProduceRequest):
+            message = _open_produce(message)
+        return parcel.version, message
+
+    def answer(self, token: int, parcel: Parcel) -> None:
+        """Nothing to do."""
+
+    def no_answer(self, token: int) -> None:
+        """Nothing to do."""
+
+    def answered(self, parcel: Parcel) -> Message:
+        parcel.check()
+        message = parcel.message
+        if isinstance(message, FetchResponse):
+            return _open_fetch(message, {id(part): data for part, data in parcel.meant})
+        return message
+
+
+def _ranges(message: Message) -> list[FileRange]:
+    if not isinstance(message, FetchResponse):
+        return []
+    return [
+        partition.records
+        for topic in message.responses
+        for partition in topic.partitions
+        if isinstance(partition.records, FileRange)
+    ]
 
 
 def _writable(records: Records) -> Records:
     """A buffer of the receiver's own."""
     if records is None:
         return None
-    data = records.read() if isinstance(records, FileRange) else records
-    return memoryview(bytearray(data))
-
-
-def _ranges(message: Message) -> Iterator[FileRange]:
-    if isinstance(message, FetchResponse):
-        for topic in message.responses:
-            for partition in topic.partitions:
-                if isinstance(partition.records, FileRange):
-                    yield partition.records
-
-
-class _PlainParcel(Parcel):
-    def __init__(self, message: Message) -> None:
-        super().__init__(list(_ranges(message)))
-        self._message = message
-        self._bytes: dict[int, bytes] = {id(part): data for part, data in self.meant}
-
-    def open(self) -> Message:
-        self.check()
-        message = self._message
-        if isinstance(message, FetchResponse):
-            return self._open_fetch(message)
-        if isinstance(message, ProduceRequest):
-            return _open_produce(message)
-        return message
-
-    def _open_fetch(self, message: FetchResponse) -> FetchResponse:
-        topics = []
-        for topic in message.responses:
-            partitions = []
-            for given in topic.partitions:
-                got = PartitionData(**{name: getattr(given, name) for name in _PARTITION_FIELDS})
-                if isinstance(given.records, FileRange):
-                    got.records = memoryview(bytearray(self._bytes[id(given.records)]))
-                else:
-                    got.records = _writable(given.records)
-                partitions.append(got)
-            topics.append(
-                FetchableTopicResponse(
-                    topic=topic.topic, topic_id=topic.topic_id, partitions=partitions
-                )
-            )
-        return FetchResponse(
-            throttle_time_ms=message.throttle_time_ms,
-            error_code=message.error_code,
-            session_id=message.session_id,
-            responses=topics,
-            node_endpoints=message.node_endpoints,
-        )
-
-
-_PARTITION_FIELDS = tuple(field.name for field in PartitionData.SCHEMA)
+    assert not isinstance(records, FileRange)
+    return memoryview(bytearray(records))
 
 
 def _open_produce(message: ProduceRequest) -> ProduceRequest:
@@ -138,38 +153,94 @@ def _open_produce(message: ProduceRequest) -> ProduceRequest:
     )
 
 
-class Plain:
-    """Messages are handed over as they are; only records get buffers of their own."""
-
-    def pack(self, message: Message, version: int) -> Parcel:
-        return _PlainParcel(message)
+_PARTITION_FIELDS = tuple(field.name for field in PartitionData.SCHEMA)
 
 
-class _EncodedParcel(Parcel):
-    def __init__(self, message: Message, version: int) -> None:
-        self._parts = encode(message, version)
-        super().__init__([part for part in self._parts if isinstance(part, FileRange)])
-        self._kind = type(message)
-        self._version = version
-        self._fixed = [
-            bytes(part) if not isinstance(part, FileRange) else None for part in self._parts
+def _open_fetch(message: FetchResponse, read: dict[int, bytes]) -> FetchResponse:
+    topics = []
+    for topic in message.responses:
+        partitions = []
+        for given in topic.partitions:
+            got = PartitionData(**{name: getattr(given, name) for name in _PARTITION_FIELDS})
+            if isinstance(given.records, FileRange):
+                got.records = memoryview(bytearray(read[id(given.records)]))
+            else:
+                got.records = _writable(given.records)
+            partitions.append(got)
+        topics.append(
+            FetchableTopicResponse(
+                topic=topic.topic, topic_id=topic.topic_id, partitions=partitions
+            )
+        )
+    return FetchResponse(
+        throttle_time_ms=message.throttle_time_ms,
+        error_code=message.error_code,
+        session_id=message.session_id,
+        responses=topics,
+        node_endpoints=message.node_endpoints,
+    )
+
+
+# ---- bytes --------------------------------------------------------------------------------------
+
+
+class Framed:
+    """Messages become frames and messages again, as `wire` and `codec` have it."""
+
+    def __init__(self, client_id: str, *, peer: bool) -> None:
+        self._client_id = client_id
+        self._client = ClientConnection()
+        self._server = ServerConnection(peer=peer)
+        self._to_server = FrameBuffer(FRAME_SIZE_MAX)
+        self._to_client = FrameBuffer(FRAME_SIZE_MAX)
+
+    def ask(self, message: Request, version: int, *, answered: bool) -> Parcel:
+        parcel = Parcel(message)
+        parcel.parts = [
+            bytes(part) if not isinstance(part, FileRange) else part
+            for part in self._client.request(message, version, self._client_id, answered=answered)
+        ]
+        return parcel
+
+    def asked(self, parcel: Parcel) -> tuple[int, Request]:
+        parsed = self._server.received(_pass(self._to_server, parcel))
+        return parsed.version, parsed.message
+
+    def answer(self, token: int, parcel: Parcel) -> None:
+        message = parcel.message
+        assert isinstance(message, Response)
+        parcel.parts = [
+            part if isinstance(part, FileRange) else bytes(part)
+            for part in self._server.reply(token, message)
         ]
 
-    def open(self) -> Message:
-        self.check()
-        data = bytearray()
-        ranges = iter(self.meant)
-        for fixed in self._fixed:
-            data += next(ranges)[1] if fixed is None else fixed
-        message, _ = decode(self._kind, self._version, memoryview(data))
+    def no_answer(self, token: int) -> None:
+        self._server.no_reply(token)
+
+    def answered(self, parcel: Parcel) -> Message:
+        parcel.check()
+        _, message = self._client.response(_pass(self._to_client, parcel))
         return message
 
 
-class Encoded:
-    """Messages become bytes and messages again, as the codec has it."""
-
-    def pack(self, message: Message, version: int) -> Parcel:
-        return _EncodedParcel(message, version)
+def _pass(buffer: FrameBuffer, parcel: Parcel) -> memoryview:
+    """Let the bytes of one frame arrive in pieces."""
+    read = iter(parcel.meant)
+    data = b"".join(
+        next(read)[1] if isinstance(part, FileRange) else bytes(part) for part in parcel.parts
+    )
+    at = 0
+    while True:
+        frame = buffer.next_frame()
+        if frame is not None:
+            assert at == len(data)
+            return frame
+        room = buffer.writable()
+        piece = data[at : at + min(PIECE_BYTES if at < 4 * PIECE_BYTES else len(data), len(room))]
+        assert piece
+        room[: len(piece)] = piece
+        buffer.wrote(len(piece))
+        at += len(piece)
 
 
 def newest_version(message: Message) -> int:

@@ -9,11 +9,18 @@ from replog.model.cluster import Endpoint
 from replog.model.config import BrokerConfig
 from replog.model.ids import TopicPartition
 from replog.model.inputs import PeerIdentity
+from replog.model.messages import Message
+from replog.model.messages.create_topics import CreateTopicsRequest
+from replog.model.messages.fetch import FetchRequest
+from replog.model.messages.init_producer_id import InitProducerIdRequest
+from replog.model.messages.metadata import MetadataRequest
+from replog.model.messages.produce import ProduceRequest
 from replog.node.node import Node, NodeSetup
 from replog.sim.admin import SimAdmin
 from replog.sim.broker import Host, Life, Observer
 from replog.sim.chance import Chance
 from replog.sim.checkers import Oracle
+from replog.sim.client import SimClient
 from replog.sim.connection import Connection, Dialer
 from replog.sim.consumers import SimConsumer
 from replog.sim.coordinator import CoordinatorService
@@ -24,10 +31,18 @@ from replog.sim.network import Network
 from replog.sim.plan import BROKERS, CALM, Plan
 from replog.sim.producers import SimProducer
 from replog.sim.schedule import Schedule
-from replog.sim.transfer import Encoded, Plain, Transfer
+from replog.sim.transfer import Framed, Plain
 from replog.wire.versions import api_ranges
 
 PORT = 9092
+# What simulated clients need: leader epochs in metadata and fetches, topic ids in metadata.
+CLIENT_VERSIONS: dict[type[Message], tuple[int, int]] = {
+    ProduceRequest: (3, 13),
+    FetchRequest: (9, 18),
+    MetadataRequest: (10, 13),
+    CreateTopicsRequest: (2, 7),
+    InitProducerIdRequest: (0, 5),
+}
 CLUSTER_ID = "simulated-cluster-0000"
 HOST_CLOCK_STEP_MS = 1_000_000.0  # between the monotonic clocks of two hosts: never to be compared
 
@@ -61,7 +76,6 @@ class World:
         self.observer: Observer = self.oracle
         self.coordinator.on_write = self.oracle.wrote
         self.history = History()
-        self.transfer: Transfer = Encoded() if plan.encoded else Plain()
         skews = self.chance.at("clock skew")
         self.hosts = [
             Host(
@@ -89,6 +103,9 @@ class World:
         self.client_names.extend(
             client.name for client in (self.admin, *self.producers, *self.consumers)
         )
+        if plan.framed:
+            for client in (self.admin, *self.producers, *self.consumers):
+                self._speak_some_version(client)
 
     # ---- parts --------------------------------------------------------------------------------
 
@@ -122,6 +139,12 @@ class World:
             witness=self.oracle,
             max_wait_ms=wait_ms,
         )
+
+    def _speak_some_version(self, client: SimClient) -> None:
+        """Clients of all ages: each speaks one of the versions that have what it relies on."""
+        stream = self.chance.at(f"{client.name}/versions")
+        for kind, (oldest, newest) in CLIENT_VERSIONS.items():
+            client.versions[kind] = stream.randint(oldest, newest)
 
     def calm_down(self) -> None:
         """No faults any more, and a quick network."""
@@ -166,7 +189,7 @@ class World:
             dialer,
             link=(source, host.place),
             find=lambda: host.life,
-            transfer=self.transfer,
+            courier=Framed(source, peer=peer is not None) if self.plan.framed else Plain(),
             client_id=source,
             peer=peer,
         )
