@@ -21,6 +21,7 @@ KAFKA = {
     "ApiVersions": (0, 5),
     "CreateTopics": (2, 7),
     "DeleteTopics": (1, 6),
+    "DeleteRecords": (0, 2),
     "InitProducerId": (0, 5),
     "OffsetForLeaderEpoch": (2, 4),
     "DescribeConfigs": (1, 4),

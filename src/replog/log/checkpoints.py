@@ -16,8 +16,10 @@ from replog.model.properties import parse_properties
 from replog.version import DISK_FORMAT_VERSION
 
 __all__ = [
+    "CLEANED",
     "CLEAN_SHUTDOWN",
     "HIGH_WATERMARKS",
+    "LOG_STARTS",
     "META_PROPERTIES",
     "RECOVERY_POINTS",
     "CleanShutdownMarker",
@@ -35,6 +37,8 @@ __all__ = [
 
 RECOVERY_POINTS: Final = "recovery-point-offset-checkpoint"
 HIGH_WATERMARKS: Final = "replication-offset-checkpoint"
+LOG_STARTS: Final = "log-start-offset-checkpoint"
+CLEANED: Final = "cleaner-offset-checkpoint"
 CLEAN_SHUTDOWN: Final = ".kafka_cleanshutdown"
 META_PROPERTIES: Final = "meta.properties"
 

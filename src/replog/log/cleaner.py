@@ -88,8 +88,8 @@ class CleaningPass:
         config: LogConfig,
         rules: CleanRules,
     ) -> None:
-        """`segments`: all sealed ones that are stable, oldest first; only those before `end` are
-        rewritten, the others are looked at for outcomes of transactions."""
+        """`segments` are what `stable_segments` gives; only those before `end` are rewritten, the
+        others are looked at for outcomes of transactions."""
         self._disk = disk
         self._directory = directory
         self._segments = segments
@@ -118,13 +118,14 @@ class CleaningPass:
             self.done = True
         except (LogCorrupt, CorruptBatch) as error:
             self.done, self.failure = True, str(error)
-            self._abandon()
+            self.abandon()
         except DiskError:
             self.done = True
-            self._abandon()
+            self.abandon()
             raise
 
-    def _abandon(self) -> None:
+    def abandon(self) -> None:
+        """Remove what is not ready yet; the pass is over. Not while `advance` runs."""
         if self._writer is not None:
             self._writer.abandon()
             self._writer = None

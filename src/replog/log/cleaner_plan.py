@@ -54,30 +54,38 @@ def plan(
 
     `stable`: records below are committed and on stable storage. Raises DiskError, LogCorrupt.
     """
-    end = _end(segments, settings.min_lag_ms, first_dirty=first_dirty, stable=stable, now=wall_ms)
-    inside = [segment for segment in segments if segment.next_offset <= end]
+    inside = _old_enough(
+        stable_segments(segments, stable), settings.min_lag_ms, first_dirty, wall_ms
+    )
     dirty = [segment for segment in inside if segment.next_offset > first_dirty]
     dirty_bytes = sum(segment.size for segment in dirty)
     if not dirty_bytes:
         return None
     clean_bytes = sum(segment.size for segment in inside) - dirty_bytes
     overdue = _first_time(dirty) < wall_ms - settings.max_lag_ms
-    found = CompactionPlan(first_dirty, end, clean_bytes, dirty_bytes, overdue)
+    found = CompactionPlan(first_dirty, inside[-1].next_offset, clean_bytes, dirty_bytes, overdue)
     return found if overdue or found.dirty_ratio > settings.min_dirty_ratio else None
 
 
-def _end(
-    segments: Sequence[Segment], min_lag_ms: int, *, first_dirty: int, stable: int, now: int
-) -> int:
-    end = segments[0].base_offset if segments else 0
+def stable_segments(segments: Sequence[Segment], stable: int) -> list[Segment]:
+    """The sealed ones at the front that hold only what is committed and on stable storage."""
+    found = []
     for segment in segments:
         if segment.next_offset > stable or segment.dirty or segment.entries_dirty:
             break
-        young = min_lag_ms > 0 and segment.last_timestamp() > now - min_lag_ms
-        if young and segment.next_offset > first_dirty:
-            break
-        end = segment.next_offset
-    return end
+        found.append(segment)
+    return found
+
+
+def _old_enough(
+    segments: Sequence[Segment], min_lag_ms: int, first_dirty: int, wall_ms: int
+) -> Sequence[Segment]:
+    if min_lag_ms > 0:
+        for index, segment in enumerate(segments):
+            young = segment.last_timestamp() > wall_ms - min_lag_ms
+            if young and segment.next_offset > first_dirty:
+                return segments[:index]
+    return segments
 
 
 def _first_time(segments: Sequence[Segment]) -> int:

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from replog.node.node import Node
 
 Offsets = Mapping[TopicPartition, int]
+Written = Callable[[str | None], None]  # with the error, if there was one
 
 
 class CheckpointFile:
@@ -34,6 +35,7 @@ class CheckpointFile:
         self._turn = 0  # of the newest content that was begun
         self._under_way = False
         self._again = False
+        self._waiting: list[Written] = []
 
     def read(self) -> dict[TopicPartition, int]:
         """What the last process wrote; empty, with a report, when it makes no sense."""
@@ -49,13 +51,24 @@ class CheckpointFile:
         checkpoints.write(self._node.disk, self._name, offsets)
         self._written = offsets
 
+    def mentions(self, tp: TopicPartition) -> bool:
+        """Whether the file may have an offset for `tp`."""
+        return self._under_way or self._written is None or tp in self._written
+
+    def write_durably(self, then: Written) -> None:
+        """As `write_later`; `then` runs once the offsets of this moment outlive a power cut."""
+        self._waiting.append(then)
+        self.write_later()
+
     def write_later(self) -> None:
         """Have it written if anything changed; one job is under way at a time."""
         if self._under_way:
             self._again = True
             return
+        waiting, self._waiting = self._waiting, []
         offsets = self._collect()
         if offsets == self._written:
+            self._make_durable(waiting)
             return
         self._turn += 1
         turn, disk, aside = self._turn, self._node.disk, f"{self._name}.next"
@@ -72,8 +85,24 @@ class CheckpointFile:
                     error = str(failure)
             if error is not None:
                 self._node.report(Level.ERROR, f"{self._name} is not written: {error}")
+                for then in waiting:
+                    then(error)
+            else:
+                self._make_durable(waiting)
             if self._again:
                 self._again = False
                 self.write_later()
 
         self._node.run_job(lambda: checkpoints.write(disk, aside, offsets), done)
+
+    def _make_durable(self, waiting: list[Written]) -> None:
+        """The file has its name; those who wait want it to keep that through a power cut."""
+        if not waiting:
+            return
+        disk = self._node.disk
+
+        def done(ended: JobDone) -> None:
+            for then in waiting:
+                then(ended.error)
+
+        self._node.run_job(lambda: disk.sync_directory(""), done)

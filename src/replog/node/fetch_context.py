@@ -24,7 +24,9 @@ class FetchItem:
         "fetch_offset",
         "fresh",
         "last_fetched_epoch",
+        "log_start_offset",
         "max_bytes",
+        "more",
         "name",
         "partition",
         "sent_high_watermark",
@@ -46,8 +48,10 @@ class FetchItem:
         self.fetch_offset = 0
         self.current_leader_epoch = -1
         self.last_fetched_epoch = -1
+        self.log_start_offset = -1  # of a follower's log
         self.synced_offset = -1  # of a follower with durability `fsync`
         self.max_bytes = 0
+        self.more = False  # there was no room in the answer for what could be read
         self.sent_high_watermark = -1
         self.sent_log_start = -1
 
@@ -103,14 +107,18 @@ class FetchContext:
         self.items[key] = item
         self.pending[key] = item
 
-    def settle(self, item: FetchItem, *, served: bool, quiet: bool) -> None:
-        """After an answer: a partition that was served goes to the end of the line, so that others
-        get their turn when the answer is full; one without news is not looked at again."""
+    def settle(self, item: FetchItem, *, served: bool, refused: bool) -> None:
+        """After an answer: who was served goes to the end of the line, so that others get their
+        turn when the answer is full; who has no news is not looked at again.
+
+        A consumer that was served is looked at in any case, and one that was refused is told again
+        each time. A follower names each partition anew after it was told something.
+        """
         key = item.key
-        if quiet:
-            self.pending.pop(key, None)
-        elif served:
-            self.pending.pop(key, None)
+        if item.more:
+            return
+        self.pending.pop(key, None)
+        if (served or refused) and self.follower is None:
             self.pending[key] = item
 
     def watch(self, waits: Waits) -> None:

@@ -56,11 +56,12 @@ def _next_epoch(epoch: int) -> int:
 class Followed:
     """One partition as a fetcher sees it."""
 
-    __slots__ = ("not_before_ms", "partition", "told")
+    __slots__ = ("not_before_ms", "partition", "told", "told_in")
 
     def __init__(self, partition: Partition) -> None:
         self.partition = partition
         self.told: Told | None = None  # None: the session does not hold it
+        self.told_in = 0  # number of the request that said so
         self.not_before_ms = 0.0
 
     def wanted(self) -> Told:
@@ -87,6 +88,7 @@ class Fetcher:
         self._session_epoch = NEW_SESSION_EPOCH
         self._in_flight = 0
         self._generation = 0  # of the session: answers to an earlier one are not used
+        self._asked = 0  # number of the newest request
         self._not_before_ms = 0.0
         self._leader_broker_epoch = NO_EPOCH
         self._own_broker_epoch = NO_EPOCH
@@ -159,7 +161,7 @@ class Fetcher:
         if not topics and (self._in_flight or new_session):
             return
         self._in_flight += 1
-        generation = self._generation
+        generation, number = self._generation, self._asked
         config = node.config
         request = FetchRequest(
             # The first answer of a session comes at once: until then nothing can be added to it.
@@ -177,7 +179,7 @@ class Fetcher:
         node.send(
             leader,
             request,
-            lambda answer: self._answered(answer, generation),
+            lambda answer: self._answered(answer, generation, number),
             channel=Channel.FETCH,
             timeout_ms=config.replica_socket_timeout_ms,
         )
@@ -239,7 +241,7 @@ class Fetcher:
 
     # ---- being answered ---------------------------------------------------------------------
 
-    def _answered(self, answer: PeerReplied | PeerFailed, generation: int) -> None:
+    def _answered(self, answer: PeerReplied | PeerFailed, generation: int, number: int) -> None:
         if generation != self._generation:
             return
         self._in_flight -= 1
@@ -262,7 +264,8 @@ class Fetcher:
         for topic in response.responses:
             for data in topic.partitions:
                 followed = self.followed.get((topic.topic_id, data.partition_index))
-                if followed is not None:
+                # What was told since then makes the answer to an earlier request an old one.
+                if followed is not None and followed.told_in <= number:
                     self._news[topic.topic_id, data.partition_index] = followed
                     self._take(followed, data)
         self.ask()
@@ -294,6 +297,8 @@ class Fetcher:
                 return
         if partition.follow_high_watermark(data.high_watermark):
             node.waits.committed(partition)
+        if data.log_start_offset > partition.log_start_offset:
+            node.upkeep.follow_start(partition, data.log_start_offset)
 
     def _diverged(self, partition: Partition, epoch: int, end_offset: int) -> None:
         """Cut back to where both histories may agree (KIP-101, KIP-279), then ask again.

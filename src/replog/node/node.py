@@ -7,6 +7,7 @@ clock and never draws a random number that it was not given. All that a broker r
 - `controlling` the controller's work, while this broker is the controller
 - `forwarding`  clients' admin requests on their way to the controller
 - `partitions`  the replicas on this broker, as leader or follower
+- `upkeep`      retention and compaction of their logs, and requests to delete records
 - `fetchers`    one conversation with each leader that this broker follows
 - `syncs`       logs on their way to stable storage
 - `waits`       requests that are parked until an offset is committed or data arrives
@@ -65,6 +66,7 @@ from replog.node.sessions import FetchSessions
 from replog.node.syncs import Syncs
 from replog.node.timers import Timers
 from replog.node.transactional_ids import TransactionalIds
+from replog.node.upkeep import Upkeep
 from replog.node.waits import Waits
 
 PeerAnswer = PeerReplied | PeerFailed
@@ -108,6 +110,7 @@ class Node:
         self.fetch_sessions = FetchSessions(self)
         self.syncs = Syncs(self)
         self.partitions = Partitions(self)
+        self.upkeep = Upkeep(self)
         self.fetchers = Fetchers(self)
         self.membership = Membership(self)
         self.controlling = Controlling(self)

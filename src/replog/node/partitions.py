@@ -95,6 +95,7 @@ class Partitions:
         """Open what is on disk, before the broker registers."""
         self.logs.load()
         self.isr_changes.start()
+        self._node.upkeep.start()
 
     def apply(
         self, changed: Iterable[TopicPartition], deleted: Iterable[tuple[str, bytes]]
@@ -115,6 +116,7 @@ class Partitions:
             leader = partition.leader
             if leader is not None and leader.advance(node.now_ms):
                 node.waits.committed(partition)
+        node.upkeep.deletions.check_all()
         node.fetchers.brokers_changed()
 
     def _apply_record(self, tp: TopicPartition, record: PartitionRecord) -> None:

@@ -23,7 +23,7 @@ from replog.model.ids import TopicPartition
 from replog.model.inputs import JobDone
 from replog.model.outputs import Level
 from replog.model.partition import PartitionRecord
-from replog.node.checkpoint_file import CheckpointFile
+from replog.node.checkpoint_file import CheckpointFile, Written
 from replog.node.partition import Partition, replay_producers
 
 if TYPE_CHECKING:
@@ -41,12 +41,18 @@ class ReplicaLogs:
         self._unclaimed: dict[TopicPartition, tuple[PartitionLog, ProducerTable]] = {}
         self._recovery_points: dict[TopicPartition, int] = {}  # as the last process left them
         self._high_watermarks: dict[TopicPartition, int] = {}  # likewise
+        self._log_starts: dict[TopicPartition, int] = {}  # likewise
+        self._cleaned: dict[TopicPartition, int] = {}  # likewise
         self._recovery_file = CheckpointFile(
             node, checkpoints.RECOVERY_POINTS, self._current_recovery_points
         )
         self._high_watermark_file = CheckpointFile(
             node, checkpoints.HIGH_WATERMARKS, self._current_high_watermarks
         )
+        self._log_start_file = CheckpointFile(
+            node, checkpoints.LOG_STARTS, self._current_log_starts
+        )
+        self._cleaned_file = CheckpointFile(node, checkpoints.CLEANED, self._current_cleaned)
 
     # ---- opening ---------------------------------------------------------------------------
 
@@ -57,6 +63,8 @@ class ReplicaLogs:
         clean = checkpoints.take_clean_shutdown(disk) is not None
         self._recovery_points = self._recovery_file.read()
         self._high_watermarks = self._high_watermark_file.read()
+        self._log_starts = self._log_start_file.read()
+        self._cleaned = self._cleaned_file.read()
         for name in disk.list(""):
             if name.endswith(DELETED_FOLDER_SUFFIX):
                 self._remove_later(name, delay_ms=0)
@@ -83,7 +91,9 @@ class ReplicaLogs:
             topic_id=topic_id,
             recovery_point=self._recovery_points.get(tp, 0),
             clean=clean,
+            log_start_offset=self._log_starts.get(tp, 0),
         )
+        log.cleaned_to = min(self._cleaned.get(tp, 0), log.log_end_offset)
         if log.recovery.lost_anything:
             self._node.report(Level.WARNING, f"{tp}: {'; '.join(log.recovery.reasons)}")
         return log
@@ -109,6 +119,8 @@ class ReplicaLogs:
             found = None
         try:
             if found is None:
+                if not node.disk.exists(str(tp)):
+                    self._forget(tp)
                 log = self._open(tp, topic.topic_id, log_config(config), clean=False)
                 producers = self._replay_producers(log)
             else:
@@ -126,6 +138,15 @@ class ReplicaLogs:
             producers=producers,
             high_watermark=self._high_watermarks.get(tp, 0),
         )
+
+    def _forget(self, tp: TopicPartition) -> None:
+        """What is known of an earlier partition of this name does not hold for a new one, and is
+        not to be found after a restart either. Raises DiskError."""
+        for known in (self._log_starts, self._cleaned):
+            known.pop(tp, None)
+        for file in (self._log_start_file, self._cleaned_file):
+            if file.mentions(tp):
+                file.write_now()
 
     def configure(self, partition: Partition, topic: TopicRecord) -> None:
         """Let the log obey what holds for `topic` now."""
@@ -184,6 +205,27 @@ class ReplicaLogs:
         points |= {p.tp: p.log.recovery_point for p in self._node.partitions.all()}
         return points
 
+    def _current_log_starts(self) -> dict[TopicPartition, int]:
+        return {tp: log.log_start_offset for tp, log in self._logs() if log.log_start_offset}
+
+    def _current_cleaned(self) -> dict[TopicPartition, int]:
+        return {tp: log.cleaned_to for tp, log in self._logs() if log.cleaned_to}
+
+    def _logs(self) -> list[tuple[TopicPartition, PartitionLog]]:
+        logs = [(tp, log) for tp, (log, _) in self._unclaimed.items()]
+        return logs + [(p.tp, p.log) for p in self._node.partitions.all()]
+
+    def write_log_starts(self, then: Written | None = None) -> None:
+        """Have it known where logs start; `then` runs once that outlives a power cut."""
+        if then is None:
+            self._log_start_file.write_later()
+        else:
+            self._log_start_file.write_durably(then)
+
+    def write_cleaned(self) -> None:
+        """Have it known up to where logs are compacted. An old one costs time only."""
+        self._cleaned_file.write_later()
+
     def write_recovery_points(self) -> None:
         """Now, in the step: a log was cut below what the file vouches for. Raises DiskError."""
         self._recovery_file.write_now()
@@ -233,6 +275,8 @@ class ReplicaLogs:
                 log.snapshots.write_last(end_offset, producers.entries())
             self.write_recovery_points()
             self._high_watermark_file.write_now()
+            self._log_start_file.write_now()
+            self._cleaned_file.write_now()
             checkpoints.mark_clean_shutdown(node.disk, node.broker_epoch)
         except DiskError as error:
             node.report(Level.ERROR, f"not stopped cleanly, the next start recovers: {error}")

@@ -15,6 +15,7 @@ from replog.model.messages.alter_partition import AlterPartitionRequest
 from replog.model.messages.api_versions import ApiVersionsRequest
 from replog.model.messages.controlled_shutdown import ControlledShutdownRequest
 from replog.model.messages.create_topics import CreateTopicsRequest
+from replog.model.messages.delete_records import DeleteRecordsRequest
 from replog.model.messages.delete_topics import DeleteTopicsRequest
 from replog.model.messages.describe_cluster import DescribeClusterRequest
 from replog.model.messages.describe_configs import DescribeConfigsRequest
@@ -39,6 +40,7 @@ from replog.node.handlers import (
     api_versions,
     controlled_shutdown,
     create_topics,
+    delete_records,
     delete_topics,
     describe_cluster,
     describe_configs,
@@ -84,6 +86,7 @@ FROM_ANYBODY: dict[type[Message], Handler] = {
     DescribeClusterRequest: describe_cluster.handle,
     CreateTopicsRequest: create_topics.handle,
     DeleteTopicsRequest: delete_topics.handle,
+    DeleteRecordsRequest: delete_records.handle,
     DescribeReplicasRequest: describe_replicas.handle,
 }
 

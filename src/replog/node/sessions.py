@@ -109,6 +109,7 @@ class FetchSessions:
         item.fetch_offset = wanted.fetch_offset
         item.current_leader_epoch = wanted.current_leader_epoch
         item.last_fetched_epoch = wanted.last_fetched_epoch
+        item.log_start_offset = wanted.log_start_offset
         item.synced_offset = wanted.synced_offset
         item.max_bytes = wanted.partition_max_bytes
         item.fresh = True

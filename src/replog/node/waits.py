@@ -83,6 +83,14 @@ class Waits:
         """The high watermark moved, on a leader or a follower: consumers may read on."""
         self._committed[partition] = None
 
+    def start_moved(self, partition: Partition) -> None:
+        """The log's start moved: followers are told at once, since somebody may wait for them."""
+        for context, key in self._watchers.get(partition.tp, {}).items():
+            context.note(key)
+            if context.follower is not None and context.parked is not None:
+                context.parked.overtaken = True
+                self._ready[context] = None
+
     def role_changed(self, partition: Partition) -> None:
         """This replica became something else: what waited for the old role is refused."""
         waiting = self._commits.pop(partition.tp, None)

@@ -160,6 +160,16 @@ class ProducerTable:
             batch.producer_epoch, kept, batch.max_timestamp
         )
 
+    def expire(self, before_ms: int) -> None:
+        """Forget producers whose last batch is older than `before_ms` (wall clock, since 1970)."""
+        old = [
+            producer_id
+            for producer_id, producer in self.producers.items()
+            if producer.last_timestamp < before_ms
+        ]
+        for producer_id in old:
+            del self.producers[producer_id]
+
     def clear(self) -> None:
         """Forget everything: the log is replayed after a truncation."""
         self.producers.clear()

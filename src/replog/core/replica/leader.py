@@ -32,6 +32,7 @@ class LeaderState:
         "high_watermark",
         "isr_state",
         "log_end",
+        "log_starts",
         "progress",
         "replicas",
         "settings",
@@ -58,6 +59,7 @@ class LeaderState:
         self.settings = settings
         self.eligible = eligible
         self.replicas = record.replicas
+        self.log_starts: dict[int, int] = {}  # of followers, as they said in this leader epoch
         self.isr_state: IsrState = Committed(record.isr, record.partition_epoch)
         # An ISR member that has not fetched yet gets the whole lag time to show up.
         self.progress = {

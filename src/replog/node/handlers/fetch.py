@@ -201,11 +201,15 @@ class _Fetch(ParkedFetch):
             if closer is not None:
                 data.preferred_read_replica = closer
                 return data
-        if item.fetch_offset < upto and (budget > 0 or first):
+        readable = item.fetch_offset < upto
+        item.more = readable and budget <= 0 and not first
+        if readable and not item.more:
             limit = min(item.max_bytes, budget)
             read = partition.log.read(item.fetch_offset, limit, upto=upto, min_one=first)
             if isinstance(read, LogRead) and read.range is not None:
                 data.records = read.range
+            else:
+                item.more = not first
         return data
 
     def _fence(self, partition: Partition, item: FetchItem) -> ErrorCode:
@@ -234,6 +238,9 @@ class _Fetch(ParkedFetch):
             if partition.topic.durable:
                 held = min(held, item.synced_offset)
             self.node.partitions.follower_fetched(partition, follower, held)
+            self.node.upkeep.deletions.follower_starts_at(
+                partition, follower.broker_id, item.log_start_offset
+            )
         item.fresh = False
 
     def _readable_end(self, partition: Partition) -> int:
@@ -301,7 +308,7 @@ class _Fetch(ParkedFetch):
             if context.session_id:
                 item.sent_high_watermark = data.high_watermark
                 item.sent_log_start = data.log_start_offset
-                context.settle(item, served=served, quiet=not served and not data.error_code)
+                context.settle(item, served=served, refused=data.error_code != 0)
             if self.incremental and not news:
                 continue
             if topic is None or topic.topic_id != item.topic_id or topic.topic != item.name:
