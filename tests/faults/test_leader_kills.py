@@ -25,7 +25,7 @@ PARTITIONS = (0, 1, 2)
 RECORDS_WHILE_DOWN = 60
 PATIENCE_S = 30.0
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(max(180, KILLS * 8))]
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(max(300, KILLS * 20))]
 
 
 @pytest.fixture

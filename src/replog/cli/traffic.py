@@ -23,6 +23,7 @@ QUICK: dict[str, Any] = {
     "socket.timeout.ms": 10_000,
     "log_level": 0,
 }
+BURST_S = 0.02  # records of so long are sent at once: one at a time would cost a core
 IN_FLIGHT_MAX = 2_000  # records that wait for their acknowledgement; then the producer pauses
 
 
@@ -57,7 +58,8 @@ class Producer(threading.Thread):
         self.longest_silence_s = 0.0  # between two acknowledgements
         self._topic = topic
         self._partitions = list(partitions)
-        self._pause_s = 1 / records_per_second
+        self._burst = max(1, round(records_per_second * BURST_S))
+        self._pause_s = self._burst / records_per_second
         self._stopping = threading.Event()
         self._answered_at = time.monotonic()
         self._client = client_library().Producer(
@@ -76,12 +78,15 @@ class Producer(threading.Thread):
         numbers = dict.fromkeys(self._partitions, 0)
         due = time.monotonic()
         while not self._stopping.is_set():
-            partition = self._partitions[self.sent % len(self._partitions)]
-            if self.sent - len(self.acknowledged) - len(self.refused) < IN_FLIGHT_MAX:
+            for _ in range(self._burst):
+                if self.sent - len(self.acknowledged) - len(self.refused) >= IN_FLIGHT_MAX:
+                    break
+                partition = self._partitions[self.sent % len(self._partitions)]
                 self._send(partition, numbers[partition])
                 numbers[partition] += 1
-            due = max(due + self._pause_s, time.monotonic() - 0.05)
-            self._client.poll(max(0.0, due - time.monotonic()))
+            due = max(due + self._pause_s, time.monotonic() - self._pause_s)
+            while not self._stopping.is_set() and (left_s := due - time.monotonic()) > 0:
+                self._client.poll(left_s)
 
     def _send(self, partition: int, number: int) -> None:
         def answered(error: Any, message: Any) -> None:
