@@ -1,1 +1,1 @@
-"""What a replica of one partition decides: high watermark, ISR membership, progress of followers."""
+"""What a replica of one partition decides: high watermark, ISR, progress of its followers."""

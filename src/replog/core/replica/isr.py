@@ -5,8 +5,8 @@
 
 One change is in flight at a time. What counts for the high watermark is the *maximal* ISR: an
 addition tightens it as soon as it is proposed, because the controller may already count the new
-member; a removal relaxes it only when committed, because the controller may still elect the old
-one (KIP-497). An outcome that is not known leaves the state pending, and the proposal is sent again.
+member; a removal relaxes it only when committed, because the controller may still elect the old one
+(KIP-497). An outcome that is not known leaves the state pending, and the proposal is sent again.
 """
 
 from dataclasses import dataclass
