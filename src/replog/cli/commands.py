@@ -5,11 +5,10 @@ For a row `(("topic", "create"), "replog.cli.topic", "create", ...)` the module 
 does the work and returns the exit code.
 """
 
-from dataclasses import dataclass
+from typing import NamedTuple
 
 
-@dataclass(frozen=True, slots=True)
-class Command:
+class Command(NamedTuple):
     """One command: what is typed, and where its code is."""
 
     path: tuple[str, ...]
