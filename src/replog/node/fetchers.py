@@ -197,6 +197,7 @@ class Fetcher:
             if wanted == followed.told:
                 continue
             followed.told = wanted
+            followed.told_in = self._asked
             self._forgotten.pop(key, None)
             topic_id = followed.partition.topic_id
             topic = topics.get(topic_id)

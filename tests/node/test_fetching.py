@@ -1,0 +1,213 @@
+"""Fetch sessions, followers with two requests in flight, racks, durability: one fault a test."""
+
+from typing import Any
+
+import pytest
+from tests.node.handlers.one_broker import OneBroker, record, topic_id
+
+from replog.model.errors import ErrorCode
+from replog.model.inputs import JobDone, PeerIdentity, PeerReplied, Received
+from replog.model.messages.fetch import (
+    FetchableTopicResponse,
+    FetchPartition,
+    FetchRequest,
+    FetchResponse,
+    FetchTopic,
+    PartitionData,
+    ReplicaState,
+)
+from replog.model.messages.produce import PartitionProduceData, ProduceRequest, ProduceResponse
+from replog.model.messages.produce import TopicProduceData as ProducedTopic
+from replog.model.outputs import Reply, RunJob, Send
+from replog.records.batch import Record, build_batch
+
+
+def batch(*values: bytes, base_offset: int = 0) -> memoryview:
+    records = [Record(0, 1_700_000_000_000, None, value, ()) for value in values]
+    return memoryview(bytearray(build_batch(records, base_offset=base_offset)))
+
+
+def produce(broker: OneBroker, name: str, index: int, value: bytes, *, acks: int = 1) -> Any:
+    data = PartitionProduceData(index=index, records=batch(value))
+    topics = [ProducedTopic(name=name, topic_id=topic_id(name), partition_data=[data])]
+    request = ProduceRequest(acks=acks, timeout_ms=1000, topic_data=topics)
+    if acks == 1:
+        return broker.ask(request, ProduceResponse, version=12)
+    return broker.node.step(Received(7, 999, 12, request), broker.now_ms, broker.wall_ms)
+
+
+def fetch(name: str, *wanted: tuple[int, int], **fields: Any) -> FetchRequest:
+    """A fetch of (partition, offset) of one topic by a consumer."""
+    partitions = [
+        FetchPartition(partition=index, fetch_offset=offset, partition_max_bytes=1 << 20)
+        for index, offset in wanted
+    ]
+    topics = [FetchTopic(topic_id=topic_id(name), partitions=partitions)] if wanted else []
+    asked = {"max_bytes": 1 << 20, "min_bytes": 1, "max_wait_ms": 0} | fields
+    return FetchRequest(topics=topics, **asked)
+
+
+def served(response: FetchResponse) -> dict[int, int]:
+    """Bytes by partition."""
+    return {
+        data.partition_index: len(data.records or b"")
+        for topic in response.responses
+        for data in topic.partitions
+    }
+
+
+@pytest.fixture
+def broker() -> OneBroker:
+    made = OneBroker()
+    made.topic("a", record(1), record(1))
+    return made
+
+
+def test_who_found_the_answer_full_is_served_next(broker: OneBroker) -> None:
+    for index in (0, 1):
+        produce(broker, "a", index, b"x" * 1000)
+    first = broker.ask(fetch("a", (0, 0), (1, 0), session_epoch=0, max_bytes=500), FetchResponse)
+    assert {index for index, size in served(first).items() if size} == {0}
+    again = fetch("a", session_id=first.session_id, session_epoch=1, max_bytes=500)
+    second = broker.ask(again, FetchResponse)
+    assert {index for index, size in served(second).items() if size} == {1}
+
+
+def test_a_second_request_of_a_session_ends_the_wait_of_the_first(broker: OneBroker) -> None:
+    first = broker.ask(fetch("a", (0, 0), session_epoch=0), FetchResponse)
+    waiting = fetch("a", session_id=first.session_id, session_epoch=1, max_wait_ms=500)
+    outputs = broker.node.step(Received(7, 50, 17, waiting), broker.now_ms, broker.wall_ms)
+    assert not [o for o in outputs if isinstance(o, Reply)]
+    more = fetch("a", (1, 0), session_id=first.session_id, session_epoch=2, max_wait_ms=500)
+    outputs = broker.node.step(Received(7, 51, 17, more), broker.now_ms, broker.wall_ms)
+    assert [o.token for o in outputs if isinstance(o, Reply)] == [50]
+
+
+class Follower:
+    """Broker 1 follows partitions 0 and 1 of `b`, which broker 2 leads."""
+
+    def __init__(self) -> None:
+        self.broker = OneBroker()
+        self.broker.node.broker_epoch = 101
+        self.broker.topic("b", record(2, 1), record(2, 1))
+        self.sent: list[Send] = []
+        self.collect()
+
+    def collect(self, outputs: list[Any] | None = None) -> list[FetchRequest]:
+        """The fetches that have left since the last look."""
+        found = self.broker.node._take_outputs() if outputs is None else outputs
+        sends = [o for o in found if isinstance(o, Send) and isinstance(o.message, FetchRequest)]
+        self.sent += sends
+        return [o.message for o in sends if isinstance(o.message, FetchRequest)]
+
+    def answer(self, number: int, *partitions: PartitionData) -> list[FetchRequest]:
+        """Let the fetch `number` (0 is the first) be answered."""
+        topics = [FetchableTopicResponse(topic_id=topic_id("b"), partitions=list(partitions))]
+        response = FetchResponse(session_id=5, responses=topics if partitions else [])
+        token = self.sent[number].token
+        broker = self.broker
+        return self.collect(
+            broker.node.step(PeerReplied(token, 2, response), broker.now_ms, broker.wall_ms)
+        )
+
+    def log_end(self, index: int) -> int:
+        (partition,) = (p for p in self.broker.node.partitions.all() if p.tp == ("b", index))
+        return partition.log_end_offset
+
+
+def told(request: FetchRequest) -> dict[int, int]:
+    return {p.partition: p.fetch_offset for t in request.topics for p in t.partitions}
+
+
+def data(index: int, base_offset: int) -> PartitionData:
+    records = batch(b"v", base_offset=base_offset)
+    return PartitionData(partition_index=index, high_watermark=0, records=records)
+
+
+def test_a_batch_that_comes_twice_is_taken_once_and_costs_no_backoff() -> None:
+    follower = Follower()
+    (first,) = (s.message for s in follower.sent)
+    assert isinstance(first, FetchRequest) and told(first) == {0: 0, 1: 0}
+    assert [told(r) for r in follower.answer(0)] == [{}]  # 1 is parked at the leader
+    partition = next(p for p in follower.broker.node.partitions.all() if p.tp.partition == 1)
+    follower.broker.node.fetchers.synced(partition)  # nothing new: nothing is sent
+    assert not follower.collect()
+    follower.broker.topic("b", record(2, 1, epoch=0), record(2, 1, epoch=3))
+    assert [told(r) for r in follower.collect()] == [{1: 0}]  # 2 overtakes 1
+    assert [told(r) for r in follower.answer(1, data(0, 0))] == [{0: 1}]  # 3
+    assert follower.log_end(0) == 1
+    # The leader answers 2 before it has seen 3, so with the same batch once more.
+    assert follower.answer(2, data(0, 0)) == []
+    assert follower.log_end(0) == 1
+    assert [told(r) for r in follower.answer(3, data(0, 1))] == [{0: 2}]
+
+
+def test_a_stranger_with_a_replica_id_moves_nothing(broker: OneBroker) -> None:
+    broker.topic("c", record(1, 2))
+    produce(broker, "c", 0, b"x")
+    partition = next(p for p in broker.node.partitions.all() if p.tp.topic == "c")
+    state = ReplicaState(replica_id=2, replica_epoch=102)
+    request = fetch("c", (0, 1), replica_state=state)
+    request.topics[0].partitions[0].current_leader_epoch = 0
+    broker.ask(request, FetchResponse)
+    assert partition.high_watermark == 0
+    for peer, moved in (
+        (PeerIdentity(2, 99), 0),
+        (PeerIdentity(3, 103), 0),
+        (PeerIdentity(2, 102), 1),
+    ):
+        broker.node.step(Received(9, 1, 18, request, peer=peer), broker.now_ms, broker.wall_ms)
+        assert partition.high_watermark == moved, peer
+
+
+def test_consumers_are_sent_to_an_in_sync_replica_in_their_rack() -> None:
+    broker = OneBroker(
+        broker__rack="r1",
+        replica__selector__class="org.apache.kafka.common.replica.RackAwareReplicaSelector",
+    )
+    broker.broker(2, rack="r2")
+    broker.broker(3, rack="r3")
+    broker.topic("d", record(1, 2, 3))
+    produce(broker, "d", 0, b"x")
+    partition = next(iter(broker.node.partitions.all()))
+
+    def preferred(rack: str) -> int:
+        response = broker.ask(fetch("d", (0, 0), rack_id=rack), FetchResponse)
+        return response.responses[0].partitions[0].preferred_read_replica
+
+    assert preferred("r2") == -1  # nobody knows yet that 2 holds anything
+    for peer in (2, 3):
+        broker.node.partitions.follower_fetched(partition, PeerIdentity(peer, 100 + peer), 1)
+    assert preferred("r2") == 2
+    assert preferred("r3") == 3
+    assert preferred("r1") == -1
+    assert preferred("elsewhere") == -1
+
+
+def test_a_follower_serves_its_committed_records_while_nobody_leads() -> None:
+    follower = Follower()
+    follower.answer(0, PartitionData(partition_index=0, high_watermark=1, records=batch(b"v")))
+    follower.broker.topic("b", record(2, 1, leader=-1, epoch=1), record(2, 1))
+    for epoch, error in (
+        (0, ErrorCode.NONE),
+        (1, ErrorCode.NONE),
+        (2, ErrorCode.UNKNOWN_LEADER_EPOCH),
+    ):
+        request = fetch("b", (0, 0))
+        request.topics[0].partitions[0].current_leader_epoch = epoch
+        partition = follower.broker.ask(request, FetchResponse).responses[0].partitions[0]
+        assert partition.error_code == error, epoch
+        assert bool(partition.records) == (error is ErrorCode.NONE)
+
+
+def test_with_fsync_an_acknowledgement_waits_for_the_disk() -> None:
+    broker = OneBroker()
+    broker.topic("e", record(1), replog__durability="fsync")
+    outputs = produce(broker, "e", 0, b"x", acks=-1)
+    assert not [o for o in outputs if isinstance(o, Reply)]
+    (job,) = (o for o in outputs if isinstance(o, RunJob))
+    assert not [o for o in produce(broker, "e", 0, b"y", acks=-1) if isinstance(o, RunJob)]
+    job.work()
+    outputs = broker.node.step(JobDone(job.token), broker.now_ms, broker.wall_ms)
+    assert len([o for o in outputs if isinstance(o, Reply)]) == 1  # the second waits for its own
+    assert len([o for o in outputs if isinstance(o, RunJob)]) == 1
