@@ -93,6 +93,7 @@ class Town:
     closed: list[str] = field(default_factory=list)
     # What a test breaks: each says True when the thing is lost.
     lose_send: Callable[[int, int, Message], bool] = lambda source, target, message: False
+    held_writes: list[tuple[Life, Input]] | None = None  # answers that are late; None: none is
     lose_write: Callable[[int, tuple[Operation, ...]], bool] = lambda broker, ops: False
     lose_write_reply: Callable[[int, tuple[Operation, ...]], bool] = lambda broker, ops: False
     refused: set[tuple[int, int]] = field(default_factory=set)  # who can't connect to whom
@@ -280,7 +281,16 @@ class Town:
             self._hint(paths)
             if self.lose_write_reply(life.broker_id, output.operations):
                 result = WriteFailed(WriteError.UNKNOWN)
-        self.post(life, CoordinatorWritten(output.token, result))
+        answer = CoordinatorWritten(output.token, result)
+        if self.held_writes is None:
+            self.post(life, answer)
+        else:
+            self.held_writes.append((life, answer))
+
+    def release_writes(self) -> None:
+        """What was held arrives."""
+        held, self.held_writes = self.held_writes or [], None
+        self._queue.extend(held)
 
     def _hint(self, paths: frozenset[str]) -> None:
         for life in self.lives.values():
