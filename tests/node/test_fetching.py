@@ -23,7 +23,10 @@ from replog.records.batch import Record, build_batch
 
 
 def batch(*values: bytes, base_offset: int = 0) -> memoryview:
-    records = [Record(0, 1_700_000_000_000, None, value, ()) for value in values]
+    records = [
+        Record(base_offset + delta, 1_700_000_000_000, None, value, ())
+        for delta, value in enumerate(values)
+    ]
     return memoryview(bytearray(build_batch(records, base_offset=base_offset)))
 
 
