@@ -18,7 +18,17 @@ from replog.records.batch import (
     read_records,
 )
 from replog.records.header import crc_ok, size_of
-from replog.records.validate import ProduceRules, RefusedBatch, validate_produce
+from replog.records.validate import (
+    LOOKED_INTO_RECORDS_MAX,
+    WALKED_BYTES_MAX,
+    WALKED_RECORDS_MAX,
+    LookInside,
+    ProduceRules,
+    RefusedBatch,
+    check_fits,
+    look_inside,
+    validate_produce,
+)
 
 NOW = 1_700_000_000_000
 HOUR = 3_600_000
@@ -29,9 +39,19 @@ TWO = [Record(0, NOW, None, b"one"), Record(0, NOW, None, b"two")]
 def check(
     data: bytes, rules: ProduceRules = RULES, *, zstd_allowed: bool = True
 ) -> list[BatchHeader] | RefusedBatch:
-    return validate_produce(
-        memoryview(bytearray(data)), rules=rules, now_ms=NOW, zstd_allowed=zstd_allowed
-    )
+    return decide(memoryview(bytearray(data)), rules, zstd_allowed=zstd_allowed)
+
+
+def decide(
+    buffer: memoryview, rules: ProduceRules = RULES, *, zstd_allowed: bool = True
+) -> list[BatchHeader] | RefusedBatch:
+    """What becomes of a batch, after its records were looked at where they must be."""
+    verdict = validate_produce(buffer, rules=rules, now_ms=NOW, zstd_allowed=zstd_allowed)
+    if not isinstance(verdict, LookInside):
+        return verdict
+    (header,) = verdict.headers
+    refused = look_inside(buffer, header, rules=rules, now_ms=NOW) or check_fits(header, rules)
+    return [header] if refused is None else refused
 
 
 def refused(data: bytes, rules: ProduceRules = RULES) -> tuple[ErrorCode, bool]:
@@ -206,7 +226,7 @@ def test_a_largest_time_that_was_not_filled_in_is_worked_out(codec: Compression)
         [Record(0, NOW, None, b"a"), Record(0, NOW + 9, None, b"b")], compression=codec
     )
     data = memoryview(bytearray(sealed(built, a=(">q", 35, -1))))
-    headers = validate_produce(data, rules=RULES, now_ms=NOW)
+    headers = decide(data)
     assert isinstance(headers, list)
     again = BatchHeader(data, 0)
     assert headers[0].max_timestamp == again.max_timestamp == NOW + 9
@@ -216,13 +236,13 @@ def test_a_largest_time_that_was_not_filled_in_is_worked_out(codec: Compression)
 
 def test_times_before_all_time_count_as_none() -> None:
     data = memoryview(bytearray(at(-5, -5)))
-    assert isinstance(validate_produce(data, rules=RULES, now_ms=NOW), list)
+    assert isinstance(decide(data), list)
     assert BatchHeader(data, 0).max_timestamp == -1
 
 
 def test_a_producer_does_not_choose_the_kind_of_time() -> None:
     data = memoryview(bytearray(build_batch(TWO, attributes=LOG_APPEND_TIME_BIT)))
-    assert isinstance(validate_produce(data, rules=RULES, now_ms=NOW), list)
+    assert isinstance(decide(data), list)
     assert not BatchHeader(data, 0).log_append_time
     assert crc_ok(data, BatchHeader(data, 0))
     assert [record.timestamp for record in read_records(data)] == [NOW, NOW]
@@ -243,10 +263,57 @@ def test_a_compacted_topic_wants_keys(codec: Compression) -> None:
 
 
 def test_a_compacted_topic_looks_inside() -> None:
-    keyed = [Record(0, NOW, b"k", b"a"), Record(0, NOW, b"k", b"b")]
+    keyed = [Record(0, NOW, b"k", b"v" * WALKED_BYTES_MAX), Record(0, NOW, b"k", b"b")]
     headers_claimed = sealed(build_batch(keyed), a=(">b", len(build_batch(keyed)) - 1, 6))
     assert isinstance(check(headers_claimed), list), "elsewhere nobody looks"
     assert refused(headers_claimed, COMPACTED) == INVALID
     cut = bytearray(build_batch(keyed, compression=Compression.GZIP))
     cut[-6] ^= 0xFF  # the checksum of what was compressed
     assert refused(sealed(bytes(cut)), COMPACTED) == UNKNOWN
+
+
+# ---- few small records are walked, many are not, and what takes long is left to others ----------
+
+
+def broken_record(count: int, size: int) -> bytes:
+    """`count` records of which the last says that it has a header, and has none."""
+    data = build_batch([Record(0, NOW, b"k", b"v" * size)] * count)
+    return sealed(data, a=(">b", len(data) - 1, 2))
+
+
+@pytest.mark.parametrize(
+    ("count", "size", "is_refused"),
+    [
+        (1, 10, True),
+        (WALKED_RECORDS_MAX, 10, True),
+        (WALKED_RECORDS_MAX + 1, 10, False),
+        (1, WALKED_BYTES_MAX - 100, True),
+        (1, WALKED_BYTES_MAX, False),
+    ],
+)
+def test_few_small_records_are_walked(count: int, size: int, is_refused: bool) -> None:
+    data = broken_record(count, size)
+    if is_refused:
+        assert refused(data) == INVALID
+    else:
+        assert isinstance(check(data), list)
+
+
+@pytest.mark.parametrize("codec", list(Compression))
+@pytest.mark.parametrize("count", [LOOKED_INTO_RECORDS_MAX, LOOKED_INTO_RECORDS_MAX + 1])
+def test_what_takes_long_is_left_to_the_caller(codec: Compression, count: int) -> None:
+    records = [Record(0, NOW, b"k", b"v")] * count
+    buffer = memoryview(bytearray(build_batch(records, compression=codec)))
+    assert isinstance(validate_produce(buffer, rules=RULES, now_ms=NOW), list)
+    verdict = validate_produce(buffer, rules=COMPACTED, now_ms=NOW)
+    at_once = codec == Compression.NONE and count == LOOKED_INTO_RECORDS_MAX
+    assert isinstance(verdict, list if at_once else LookInside)
+
+
+def test_a_bomb_is_not_expanded_beyond_the_limit() -> None:
+    data = build_batch([Record(0, NOW, b"k", bytes(5_000_000))], compression=Compression.ZSTD)
+    buffer = memoryview(bytearray(data))
+    header = BatchHeader(buffer, 0)
+    assert look_inside(buffer, header, rules=COMPACTED, now_ms=NOW) is None
+    refused = look_inside(buffer, header, rules=COMPACTED, now_ms=NOW, limit=1_000_000)
+    assert refused is not None and refused.error == ErrorCode.UNKNOWN_SERVER_ERROR

@@ -7,7 +7,7 @@ of internal topics, lookup by time, compacted topics' keys, tools).
 from collections.abc import Callable
 from enum import IntEnum
 from struct import Struct
-from typing import Any, Final
+from typing import Any, Final, Literal
 
 import cramjam
 
@@ -24,6 +24,9 @@ _LZ4_BLOCK_BYTES: Final = 64 * 1024
 # Independent blocks of at most 64 KiB, no checksums: the only frames that every Java client reads.
 _LZ4_FRAME_HEADER: Final = bytes.fromhex("04224d18604082")
 _LZ4_STORED: Final = 0x80000000
+LZ4_LEVEL: Final = 9  # the default of `compression.lz4.level`
+_LZ4_LEVEL_MAX: Final = 12  # of the library; Kafka's takes greater ones for the same
+_GZIP_LEVELS: Final[dict[int | None, int]] = {None: 6, -1: 6}
 _BLOCK_LENGTH = Struct(">i")
 _LZ4_BLOCK_LENGTH = Struct("<I")
 
@@ -66,19 +69,23 @@ def decompress(codec: int, payload: Bytes, limit: int = DECOMPRESSED_BYTES_MAX) 
     return _expand(expand, payload, limit)
 
 
-def compress(codec: int, payload: bytes) -> bytes:
-    """`payload` as every client reads it. Raises UndecodablePayload when the codec is unknown."""
+def compress(codec: int, payload: Bytes, level: int | None = None) -> bytes:
+    """`payload` as every client reads it. Raises UndecodablePayload when the codec is unknown.
+
+    `level` is that of Kafka's `compression.<codec>.level`: gzip 1 to 9 (-1: 6), lz4 1 to 17, zstd
+    -131072 to 22; without one, the codec's default. Snappy has none.
+    """
     match codec:
         case Compression.NONE:
-            return payload
+            return bytes(payload)
         case Compression.GZIP:
-            return bytes(cramjam.gzip.compress(payload))
+            return bytes(cramjam.gzip.compress(payload, level=_GZIP_LEVELS.get(level, level)))
         case Compression.SNAPPY:
             return _compress_snappy(payload)
         case Compression.LZ4:
-            return _compress_lz4(payload)
+            return _compress_lz4(payload, LZ4_LEVEL if level is None else level)
         case Compression.ZSTD:
-            return bytes(cramjam.zstd.compress(payload, level=3))
+            return bytes(cramjam.zstd.compress(payload, level=3 if level is None else level))
     raise UndecodablePayload(f"codec {codec} is unknown")
 
 
@@ -161,7 +168,7 @@ def _decompress_xerial(payload: Bytes, limit: int) -> bytearray:
     return output
 
 
-def _compress_snappy(payload: bytes) -> bytes:
+def _compress_snappy(payload: Bytes) -> bytes:
     parts = [_XERIAL_MAGIC, _BLOCK_LENGTH.pack(1), _BLOCK_LENGTH.pack(1)]
     for start in range(0, len(payload), _XERIAL_BLOCK_BYTES):
         block = bytes(cramjam.snappy.compress_raw(payload[start : start + _XERIAL_BLOCK_BYTES]))
@@ -169,11 +176,17 @@ def _compress_snappy(payload: bytes) -> bytes:
     return b"".join(parts)
 
 
-def _compress_lz4(payload: bytes) -> bytes:
-    parts = [_LZ4_FRAME_HEADER]
+def _compress_lz4(payload: Bytes, level: int) -> bytes:
+    # As in Kafka the default stands for the fast compressor, any other level for the thorough one.
+    mode: Literal["default", "high_compression"]
+    mode = "default" if level == LZ4_LEVEL else "high_compression"
+    depth = None if level == LZ4_LEVEL else min(level, _LZ4_LEVEL_MAX)
+    parts: list[Bytes] = [_LZ4_FRAME_HEADER]
     for start in range(0, len(payload), _LZ4_BLOCK_BYTES):
         plain = payload[start : start + _LZ4_BLOCK_BYTES]
-        block = bytes(cramjam.lz4.compress_block(plain, store_size=False))
+        block = bytes(
+            cramjam.lz4.compress_block(plain, mode=mode, compression=depth, store_size=False)
+        )
         if len(block) < len(plain):
             parts += (_LZ4_BLOCK_LENGTH.pack(len(block)), block)
         else:
