@@ -37,6 +37,8 @@ COMMANDS: tuple[Command, ...] = (
     Command(("topic", "delete"), "replog.cli.topic", "delete", "delete topics and their records"),
     Command(("produce",), "replog.cli.produce", "produce", "write lines of stdin to a topic"),
     Command(("consume",), "replog.cli.consume", "consume", "write records of a topic to stdout"),
+    Command(("log", "dump"), "replog.cli.log", "dump", "print what is in partitions' folders"),
+    Command(("log", "verify"), "replog.cli.log", "verify_logs", "look for faults in such folders"),
     Command(("demo", "failover"), "replog.cli.demo", "failover", "watch leadership move, proven"),
     Command(("sim",), "replog.cli.simulate", "simulate", "run brokers in a simulated world"),
 )
@@ -44,6 +46,7 @@ COMMANDS: tuple[Command, ...] = (
 GROUPS: dict[str, str] = {
     "broker": "one broker: start, stop, kill, pause, resume, run",
     "topic": "topics: create, list, describe, delete",
+    "log": "partitions' folders on disk: dump, verify",
     "demo": "show what replication does",
 }
 

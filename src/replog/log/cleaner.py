@@ -252,7 +252,9 @@ class CleaningPass:
         if not kept:
             return self._without_records(header, batch)
         horizon = None
-        if delete_horizon(header) is None and not all(record[5] for record in kept):
+        # Not before older values of the key have gone: who has read one is to see the tombstone.
+        superseding = header.base_offset < self.cleaned_to and delete_horizon(header) is None
+        if superseding and not all(record[5] for record in kept):
             horizon = self._rules.wall_ms + self._rules.delete_retention_ms
         if horizon is None and len(kept) == len(records):
             return batch

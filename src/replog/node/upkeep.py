@@ -94,8 +94,8 @@ class Upkeep:
                 if start > log.log_start_offset:
                     self._node.report(
                         Level.INFO,
-                        f"{partition.tp}: {found.segments} segments go, the log starts at {start}: "
-                        f"{found.reason}",
+                        f"{partition.tp}: the log starts at {start}, {found.segments} of "
+                        f"{len(log.segments)} segments go: {found.reason}",
                     )
                     self.move_start(partition, start)
             elif log.below_start():
