@@ -156,6 +156,7 @@ class Fetcher:
         new_session = self._session_epoch == NEW_SESSION_EPOCH
         if self._in_flight and (new_session or self._in_flight > 1):
             return
+        self._asked += 1
         topics = self._changed()
         # A session of nothing is answered at once: it would be begun anew over and over.
         if not topics and (self._in_flight or new_session):
