@@ -23,6 +23,7 @@ help: ## show this list
 
 up: $(VENV)/.tools ## install, start three brokers in the background, say where they are
 	@$(REPLOG) up --brokers $(BROKERS) --port $(PORT) $(if $(DATA),--data "$(DATA)") --detach
+	@echo "from here          make down"
 
 down: ## stop the brokers that `make up` started; their data stays
 	@$(REPLOG) down $(if $(DATA),--data "$(DATA)")

@@ -56,7 +56,9 @@ class Outcome:
 
     @property
     def ok(self) -> bool:
-        return all(step["ok"] for step in self.steps) and all(good for good, _ in self.checks)
+        """All steps were taken and seen as expected, and nothing else is wrong either."""
+        rows = len(self.steps) == len(STEPS) and all(step["ok"] for step in self.steps)
+        return rows and all(good for good, _ in self.checks)
 
 
 def failover(arguments: Arguments) -> int:
@@ -70,19 +72,25 @@ def failover(arguments: Arguments) -> int:
     show = _Show(arguments)
     outcome = Outcome()
     cluster = WalkCluster(folder, first_port=arguments.port, kill=arguments.kill)
-    finished = False
     try:
         cluster.begin()
-        _walk(cluster, arguments.rate, show, outcome)
-        finished = True
+        try:
+            _walk(cluster, arguments.rate, show, outcome)
+        except Failure as failure:
+            outcome.check(False, str(failure))  # what was seen until then is still worth showing
     finally:
         cluster.end()
-        if not arguments.data and finished and outcome.ok:
-            shutil.rmtree(folder, ignore_errors=True)
-        elif not arguments.data:
-            print(f"replog demo failover: logs and data are in {folder}", file=sys.stderr)
+        if not arguments.data:
+            _clean_up(folder, keep=not outcome.ok)
     show.end(outcome)
     return OK if outcome.ok else FAILED
+
+
+def _clean_up(folder: Path, *, keep: bool) -> None:
+    if keep and any(folder.iterdir()):
+        print(f"replog demo failover: logs and data are in {folder}", file=sys.stderr)
+    else:
+        shutil.rmtree(folder, ignore_errors=True)
 
 
 def _walk(cluster: WalkCluster, rate: int, show: "_Show", outcome: Outcome) -> None:
@@ -98,7 +106,7 @@ def _walk(cluster: WalkCluster, rate: int, show: "_Show", outcome: Outcome) -> N
         for step in STEPS:
             _take_step(cluster, step, producer, consumer, outcome)
             show.step(step, outcome.steps[-1])
-        cluster.start_broker(1)
+        cluster.start_missing()
         cluster.wait_in_sync(ROW_TIMEOUT_S)
     finally:
         unanswered = producer.finish()

@@ -95,6 +95,11 @@ class WalkCluster:
             raise Failure(str(error)) from error
         self._alive.add(broker_id)
 
+    def start_missing(self) -> None:
+        """Start every broker that is down."""
+        for broker_id in sorted(set(BROKERS) - self._alive):
+            self.start_broker(broker_id)
+
     def observe(self) -> Observation:
         """Every live broker and the coordinator, each asked by itself."""
         clients = {
