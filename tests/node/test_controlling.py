@@ -18,7 +18,6 @@ from replog.model.coordination import (
 from replog.model.errors import ErrorCode
 from replog.model.ids import TopicPartition
 from replog.model.inputs import PeerIdentity, Received
-from replog.model.messages import Message
 from replog.model.messages.alter_partition import AlterPartitionRequest
 from replog.model.messages.create_topics import (
     CreatableTopic,
@@ -30,7 +29,6 @@ from replog.model.messages.delete_topics import (
     DeleteTopicsResponse,
     DeleteTopicState,
 )
-from replog.model.messages.update_cluster import UpdateClusterRequest
 from replog.node.cluster_image import full_image
 from replog.node.controlling import INTENTS_MAX
 
@@ -130,35 +128,6 @@ def test_twins_in_one_multi_see_each_other(town: Town) -> None:
         ErrorCode.NONE,
         ErrorCode.INVALID_TOPIC_EXCEPTION,
     ]
-
-
-@pytest.mark.parametrize("late", [1, 2])
-def test_a_client_is_answered_when_the_leader_and_the_broker_asked_know(
-    town: Town, late: int
-) -> None:
-    """Broker 2 leads, broker 1 is asked; the first push to one of them is lost."""
-    lost: list[Message] = []
-
-    def lose(source: int, target: int, message: Message) -> bool:
-        if target == late and isinstance(message, UpdateClusterRequest) and not lost:
-            lost.append(message)
-            return True
-        return False
-
-    town.lose_send = lose
-    begun = town.now_ms
-    town.create("t", [2], at=1)
-    assert town.now_ms - begun >= 1_000
-    assert all(town.record(broker, "t") is not None for broker in town.brokers)
-
-
-def test_a_client_does_not_wait_long_for_brokers_that_it_has_nothing_to_do_with(
-    town: Town,
-) -> None:
-    town.pause(2)
-    begun = town.now_ms
-    town.create("t", [0], at=1)
-    assert town.now_ms - begun <= 300
 
 
 # ---- brokers come and go -----------------------------------------------------------------
@@ -395,70 +364,6 @@ def test_requests_are_refused_when_too_many_wait(town: Town) -> None:
     assert refused == [ErrorCode.REQUEST_TIMED_OUT]
     town.run_until(lambda: town.answered(connection))
     assert planned == list(range(INTENTS_MAX))
-
-
-# ---- pushes -----------------------------------------------------------------------------
-
-
-def pushes(town: Town, target: int) -> list[UpdateClusterRequest]:
-    return [
-        message
-        for _, sent_to, message in town.sent
-        if sent_to == target and isinstance(message, UpdateClusterRequest)
-    ]
-
-
-def test_a_paused_broker_holds_nobody_up_and_catches_up_with_few_messages(town: Town) -> None:
-    town.pause(2)
-    town.sent.clear()
-    for number in range(10):
-        town.create(f"t{number}", [1, 0])
-    assert town.now_ms < 10_000
-    town.resume(2)
-    town.run_until(lambda: town.node(2).cluster.version == town.node(0).cluster.version)
-    assert set(town.node(2).cluster.topics) == {f"t{n}" for n in range(10)}
-    assert len(pushes(town, 2)) < 10
-
-
-def test_a_lost_push_is_made_good_by_a_full_image(town: Town) -> None:
-    lost: list[Message] = []
-
-    def lose(source: int, target: int, message: Message) -> bool:
-        if target == 2 and isinstance(message, UpdateClusterRequest) and not lost:
-            lost.append(message)
-            return True
-        return False
-
-    town.lose_send = lose
-    town.create("t", [1, 0])
-    town.create("u", [1, 0])
-    town.sent.clear()
-    town.run_until(lambda: town.node(2).cluster.version == town.node(0).cluster.version)
-    assert [message.base_version for message in pushes(town, 2)] == [-1]
-    assert set(town.node(2).cluster.topics) == {"t", "u"}
-
-
-def test_a_gap_is_filled_by_a_full_image(town: Town) -> None:
-    town.node(2).cluster.version -= 1
-    town.sent.clear()
-    town.create("t", [1, 0])
-    town.run(500)
-    assert [message.base_version == -1 for message in pushes(town, 2)] == [False, True]
-    assert town.node(2).cluster.version == town.node(0).cluster.version
-
-
-def test_a_change_travels_alone(town: Town) -> None:
-    town.create("t", [1, 0, 2], [1, 0, 2])
-    town.create("u", [1, 0, 2])
-    town.sent.clear()
-    town.kill(2)
-    town.run(50)
-    town.start(2)
-    town.run_until(lambda: town.everybody_sees("u", (1, [1, 0, 2])))
-    last = pushes(town, 1)[-1]
-    assert not last.brokers_included
-    assert last.base_version == last.version - 1
-    assert 1 <= sum(len(topic.partitions) for topic in last.topics) <= 3
 
 
 # ---- topics that are deleted and made again -----------------------------------------------

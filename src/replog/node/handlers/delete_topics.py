@@ -3,9 +3,10 @@
 Versions: 5 error messages, 6 by topic id (KIP-516).
 
 Any broker takes it; the controller carries it out. A topic is gone once its nodes are: brokers
-delete their replicas when they learn of it, and one that is away does so when it is back. The
-answer comes once the broker that the client talks to knows, and for a short while waits for all
-others.
+delete their replicas when they learn of it. A broker that was stopped meanwhile leaves the folders
+alone, and sets them aside only when the name is used again, by a topic of another id. The answer
+comes once the broker that the client talks to knows, and for a short while waits for all others. An
+allowed time of nothing is over at once: nothing is deleted.
 """
 
 from __future__ import annotations
