@@ -50,6 +50,17 @@ def test_others_read_what_we_write(codec: int) -> None:
     assert others_back(codec, compress(codec, TEXT)) == TEXT
 
 
+@pytest.mark.parametrize("level", [1, 9, 12, 17])
+@pytest.mark.parametrize("size", [0, 1, 65_535, 65_536, 65_537, len(TEXT)])
+def test_lz4_at_each_level_and_block_boundary(level: int, size: int) -> None:
+    noise = bytes(range(256)) * 40
+    data = (TEXT[: size // 2] + noise * (size // len(noise) + 1))[:size]
+    packed = compress(Compression.LZ4, data, level)
+    assert packed[:7] == compress(Compression.LZ4, b"")[:7], "one frame header for all"
+    assert others_back(Compression.LZ4, packed) == data
+    assert bytes(decompress(Compression.LZ4, packed)) == data
+
+
 def test_lz4_blocks_are_independent() -> None:
     # Java's reader refuses dependent ones: bit 5 of the byte behind the magic.
     assert compress(Compression.LZ4, TEXT)[4] & 0x20

@@ -19,7 +19,10 @@ class _TopicValues:
     """Effective values of one topic; the name says which."""
 
     cleanup_policy: tuple[str, ...]
+    compression_gzip_level: int
+    compression_lz4_level: int
     compression_type: str
+    compression_zstd_level: int
     delete_retention_ms: int
     file_delete_delay_ms: int
     flush_messages: int

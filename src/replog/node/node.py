@@ -10,6 +10,7 @@ clock and never draws a random number that it was not given. All that a broker r
 - `upkeep`      retention and compaction of their logs, and requests to delete records
 - `fetchers`    one conversation with each leader that this broker follows
 - `syncs`       logs on their way to stable storage
+- `recompression` produced batches that need work before they are stored
 - `waits`       requests that are parked until an offset is committed or data arrives
 - `groups`      consumer groups whose offsets partition this broker leads
 - `producer_ids` blocks of producer ids
@@ -61,6 +62,7 @@ from replog.node.groups import Groups
 from replog.node.membership import Membership
 from replog.node.partitions import Partitions
 from replog.node.producer_ids import ProducerIds
+from replog.node.recompression import Recompression
 from replog.node.router import route
 from replog.node.sessions import FetchSessions
 from replog.node.syncs import Syncs
@@ -109,6 +111,7 @@ class Node:
         self.waits = Waits(self)
         self.fetch_sessions = FetchSessions(self)
         self.syncs = Syncs(self)
+        self.recompression = Recompression(self)
         self.partitions = Partitions(self)
         self.upkeep = Upkeep(self)
         self.fetchers = Fetchers(self)

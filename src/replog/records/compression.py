@@ -7,7 +7,7 @@ of internal topics, lookup by time, compacted topics' keys, tools).
 from collections.abc import Callable
 from enum import IntEnum
 from struct import Struct
-from typing import Any, Final, Literal
+from typing import Any, Final
 
 import cramjam
 
@@ -25,6 +25,7 @@ _LZ4_BLOCK_BYTES: Final = 64 * 1024
 _LZ4_FRAME_HEADER: Final = bytes.fromhex("04224d18604082")
 _LZ4_STORED: Final = 0x80000000
 LZ4_LEVEL: Final = 9  # the default of `compression.lz4.level`
+_LZ4_CHECKSUM_SIZE: Final = 4
 _LZ4_LEVEL_MAX: Final = 12  # of the library; Kafka's takes greater ones for the same
 _GZIP_LEVELS: Final[dict[int | None, int]] = {None: 6, -1: 6}
 _BLOCK_LENGTH = Struct(">i")
@@ -178,18 +179,32 @@ def _compress_snappy(payload: Bytes) -> bytes:
 
 def _compress_lz4(payload: Bytes, level: int) -> bytes:
     # As in Kafka the default stands for the fast compressor, any other level for the thorough one.
-    mode: Literal["default", "high_compression"]
-    mode = "default" if level == LZ4_LEVEL else "high_compression"
-    depth = None if level == LZ4_LEVEL else min(level, _LZ4_LEVEL_MAX)
+    if level != LZ4_LEVEL:
+        return _compress_lz4_thoroughly(payload, min(level, _LZ4_LEVEL_MAX))
     parts: list[Bytes] = [_LZ4_FRAME_HEADER]
     for start in range(0, len(payload), _LZ4_BLOCK_BYTES):
         plain = payload[start : start + _LZ4_BLOCK_BYTES]
-        block = bytes(
-            cramjam.lz4.compress_block(plain, mode=mode, compression=depth, store_size=False)
-        )
+        block = bytes(cramjam.lz4.compress_block(plain, store_size=False))
         if len(block) < len(plain):
             parts += (_LZ4_BLOCK_LENGTH.pack(len(block)), block)
         else:
             parts += (_LZ4_BLOCK_LENGTH.pack(len(plain) | _LZ4_STORED), plain)
     parts.append(_LZ4_BLOCK_LENGTH.pack(0))
     return b"".join(parts)
+
+
+def _compress_lz4_thoroughly(payload: Bytes, level: int) -> bytes:
+    # Only the library's frames have levels. They come with a checksum behind each block, which we
+    # leave out: the batch has a CRC of its own, and the frame header is the same for all levels.
+    compressor = cramjam.lz4.Compressor(level=level, content_checksum=False, block_linked=False)
+    compressor.compress(bytes(payload))
+    frame = memoryview(bytes(compressor.finish()))
+    parts: list[Bytes] = [_LZ4_FRAME_HEADER]
+    position = len(_LZ4_FRAME_HEADER)
+    while True:
+        (length,) = _LZ4_BLOCK_LENGTH.unpack_from(frame, position)
+        end = position + _LZ4_BLOCK_LENGTH.size + (length & ~_LZ4_STORED)
+        parts.append(frame[position:end])
+        if not length:
+            return b"".join(parts)
+        position = end + _LZ4_CHECKSUM_SIZE

@@ -12,7 +12,8 @@ from replog.model.outputs import RunJob
 
 _log = logging.getLogger("replog.node")
 
-JOB_THREADS: Final = 2  # a long job (recovery) must not hold up a short one (fsync)
+# Long jobs (compaction, recompression) must not hold up a short one (fsync).
+JOB_THREADS: Final = 4
 
 
 class Jobs:

@@ -9,7 +9,10 @@ acks=0 never; an error with acks=0 closes the connection, as there is no other w
 timeout or a lost leadership after the append leaves the outcome open: the record may still be
 committed.
 
-Not done yet: transactions (a transactional batch is refused), recompression to `compression.type`.
+A batch that is not in the topic's `compression.type`, or whose records must be looked at, is worked
+on outside the step first; later ones for the partition wait behind it (`node.recompression`).
+
+Not done yet: transactions (a transactional batch is refused).
 """
 
 from __future__ import annotations
@@ -31,13 +34,15 @@ from replog.model.messages.produce import (
     TopicProduceData,
     TopicProduceResponse,
 )
-from replog.records.validate import RefusedBatch, validate_produce
+from replog.records.validate import LookInside, RefusedBatch, validate_produce
 
 if TYPE_CHECKING:
     from replog.node.node import Node
     from replog.node.partition import Partition
+    from replog.node.recompression import Preparation
     from replog.node.timers import Timer
     from replog.node.waits import CommitWait
+    from replog.records.header import BatchHeader
 
 ALL = -1
 FIRST_VERSION_WITH_ZSTD = 7  # KIP-110
@@ -58,6 +63,7 @@ class _Produce:
 
     __slots__ = (
         "_deadline",
+        "_preparing",
         "_waiting",
         "failed",
         "message",
@@ -73,6 +79,8 @@ class _Produce:
         self.response = ProduceResponse()
         self.failed = False
         self._waiting: dict[TopicPartition, tuple[CommitWait, PartitionProduceResponse]] = {}
+        # For batches that are worked on, by identity: answers may be equal.
+        self._preparing: dict[int, PartitionProduceResponse] = {}
         self._deadline: Timer | None = None
 
     # ---- appending ---------------------------------------------------------------------
@@ -110,35 +118,104 @@ class _Produce:
         partition = self.node.partitions.find(tp)
         if isinstance(partition, ErrorCode):
             return self._refuse(data.index, partition, tp)
+        error = self._admission(partition)
+        if error:
+            return self._refuse(data.index, error, tp)
+        return self._check(partition, data)
+
+    def _admission(self, partition: Partition) -> ErrorCode:
+        """Whether this replica takes a write now."""
         leader = partition.leader
         if leader is None:
-            return self._refuse(data.index, ErrorCode.NOT_LEADER_OR_FOLLOWER, tp)
+            return ErrorCode.NOT_LEADER_OR_FOLLOWER
         if self.message.acks == ALL and not leader.enough_in_sync:
-            return self._refuse(data.index, ErrorCode.NOT_ENOUGH_REPLICAS)
-        return self._write(partition, data)
+            return ErrorCode.NOT_ENOUGH_REPLICAS
+        return ErrorCode.NONE
 
-    def _write(self, partition: Partition, data: PartitionProduceData) -> PartitionProduceResponse:
+    def _check(self, partition: Partition, data: PartitionProduceData) -> PartitionProduceResponse:
         buffer = data.records
         if not isinstance(buffer, memoryview):
             return self._refuse(data.index, ErrorCode.INVALID_RECORD, text="no records are given")
-        headers = validate_produce(
+        checked = validate_produce(
             buffer,
             rules=partition.produce_rules,
             now_ms=self.node.wall_ms,
             zstd_allowed=self.request.version >= FIRST_VERSION_WITH_ZSTD,
         )
-        if isinstance(headers, RefusedBatch):
-            answer = self._refuse(data.index, headers.error, text=headers.message)
-            if headers.knows_log_start:
-                answer.log_start_offset = partition.log_start_offset
-            answer.record_errors = [
-                BatchIndexAndErrorMessage(batch_index=index, batch_index_error_message=text)
-                for index, text in headers.record_errors
-            ]
-            return answer
-        answer = PartitionProduceResponse(
-            index=data.index, log_start_offset=partition.log_start_offset
-        )
+        if isinstance(checked, RefusedBatch):
+            return self._refuse_batch(partition, data.index, checked)
+        preparation = self.node.recompression.needed(partition, buffer, checked)
+        if preparation is not None:
+            return self._prepare(partition, data.index, preparation)
+        headers = checked.headers if isinstance(checked, LookInside) else checked
+        return self._write(partition, data.index, buffer, headers)
+
+    def _prepare(
+        self, partition: Partition, index: int, preparation: Preparation
+    ) -> PartitionProduceResponse:
+        """The answer is filled in when the batch has been worked on."""
+        answer = PartitionProduceResponse(index=index)
+
+        def ready(failure: str | None) -> None:
+            if self._preparing.pop(id(answer), None) is None:
+                return  # it was given up
+            settled = self._write_prepared(partition, answer, preparation, failure)
+            if settled is not answer:
+                for name in PartitionProduceResponse.__slots__:
+                    setattr(answer, name, getattr(settled, name))
+            self._reply_when_settled()
+
+        if not self.node.recompression.submit(partition, preparation, ready):
+            text = "too many batches wait to be compressed"
+            return self._refuse(index, ErrorCode.REQUEST_TIMED_OUT, text=text)
+        self._preparing[id(answer)] = answer
+        return answer
+
+    def _write_prepared(
+        self,
+        partition: Partition,
+        answer: PartitionProduceResponse,
+        preparation: Preparation,
+        failure: str | None,
+    ) -> PartitionProduceResponse:
+        index = answer.index
+        if failure is not None:
+            return self._refuse(index, ErrorCode.UNKNOWN_SERVER_ERROR, text=failure)
+        if preparation.refused is not None:
+            return self._refuse_batch(partition, index, preparation.refused)
+        found = self.node.partitions.find(partition.tp)  # much may have happened meanwhile
+        if found is not partition:
+            error = found if isinstance(found, ErrorCode) else ErrorCode.NOT_LEADER_OR_FOLLOWER
+        else:
+            error = self._admission(partition)
+        if error:
+            return self._refuse(index, error, partition.tp)
+        return self._write(partition, index, preparation.buffer, preparation.headers, answer)
+
+    def _refuse_batch(
+        self, partition: Partition, index: int, refused: RefusedBatch
+    ) -> PartitionProduceResponse:
+        answer = self._refuse(index, refused.error, text=refused.message)
+        if refused.knows_log_start:
+            answer.log_start_offset = partition.log_start_offset
+        answer.record_errors = [
+            BatchIndexAndErrorMessage(batch_index=at, batch_index_error_message=text)
+            for at, text in refused.record_errors
+        ]
+        return answer
+
+    def _write(
+        self,
+        partition: Partition,
+        index: int,
+        buffer: memoryview,
+        headers: list[BatchHeader],
+        answer: PartitionProduceResponse | None = None,
+    ) -> PartitionProduceResponse:
+        """Append, unless the producer's sequence forbids it or says that it was done before."""
+        if answer is None:
+            answer = PartitionProduceResponse(index=index)
+        answer.log_start_offset = partition.log_start_offset
         header = headers[0]
         if header.producer_id >= 0:
             verdict = partition.producers.check(
@@ -148,7 +225,7 @@ class _Produce:
                 header.last_sequence,
             )
             if isinstance(verdict, Refused):
-                answer = self._refuse(data.index, verdict.error, text=verdict.message)
+                answer = self._refuse(index, verdict.error, text=verdict.message)
                 answer.log_start_offset = partition.log_start_offset
                 return answer
             if isinstance(verdict, Duplicate):
@@ -158,7 +235,7 @@ class _Produce:
                 return answer
         written = self.node.partitions.write(partition, buffer, headers)
         if isinstance(written, Refused):
-            return self._refuse(data.index, written.error, text=written.message)
+            return self._refuse(index, written.error, text=written.message)
         answer.base_offset = written.first_offset
         answer.log_append_time_ms = written.log_append_time_ms
         self._await(partition, partition.log_end_offset, answer)
@@ -208,8 +285,7 @@ class _Produce:
             if error is ErrorCode.NONE and (leader is None or not leader.enough_in_sync):
                 error = ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND
             self._settle(answer, error)
-            if not self._waiting:
-                self._reply()
+            self._reply_when_settled()
 
         self._waiting[tp] = (self.node.waits.park_commit(tp, offset, done), answer)
 
@@ -222,27 +298,39 @@ class _Produce:
 
     def finish(self) -> ProduceResponse | None:
         """The answer, or None when it comes later or never."""
-        if self.message.acks == 0:
-            if self.failed:
-                self.node.close(self.request, "a write with acks=0 was refused")
-            else:
-                self.node.reply(self.request, None)
-            return None
-        if not self._waiting:
+        if not self._waiting and not self._preparing:
+            return self._end()
+        if self.message.acks != 0:
+            node = self.node
+            timeout_ms = max(self.message.timeout_ms, 0)
+            self._deadline = node.timers.call_at(node.now_ms + timeout_ms, self._expire)
+        return None
+
+    def _end(self) -> ProduceResponse | None:
+        """What is answered when all is settled; acks=0 gets no message."""
+        if self.message.acks != 0:
             return self.response
-        node = self.node
-        timeout_ms = max(self.message.timeout_ms, 0)
-        self._deadline = node.timers.call_at(node.now_ms + timeout_ms, self._expire)
+        if self.failed:
+            self.node.close(self.request, "a write with acks=0 was refused")
+        else:
+            self.node.reply(self.request, None)
         return None
 
     def _expire(self) -> None:
         for tp, (wait, answer) in self._waiting.items():
             self.node.waits.drop_commit(tp, wait)
             self._settle(answer, ErrorCode.REQUEST_TIMED_OUT)
+        for answer in self._preparing.values():
+            self._settle(answer, ErrorCode.REQUEST_TIMED_OUT)
         self._waiting.clear()
-        self._reply()
+        self._preparing.clear()
+        self._reply_when_settled()
 
-    def _reply(self) -> None:
+    def _reply_when_settled(self) -> None:
+        if self._waiting or self._preparing:
+            return
         if self._deadline is not None:
             self._deadline.cancel()
-        self.node.reply(self.request, self.response)
+        response = self._end()
+        if response is not None:
+            self.node.reply(self.request, response)
