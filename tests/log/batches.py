@@ -1,6 +1,6 @@
 """Batches and logs for the tests of this room."""
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
 from replog.log.config import LogConfig
@@ -8,6 +8,7 @@ from replog.log.disk import Disk
 from replog.log.partition_log import PartitionLog
 from replog.log.results import AppendResult, LogRead
 from replog.records.batch import BatchHeader, Record, build_batch, iterate, read_records
+from replog.sim.mem_disk import CrashNow
 
 TOPIC_ID = bytes(range(1, 17))
 DIRECTORY = "t-0"
@@ -100,6 +101,19 @@ def everything(log: PartitionLog) -> list[Stored]:
 
 def offsets(batches: Iterable[Stored]) -> list[int]:
     return [record.offset for stored in batches for record in read_records(stored.data)]
+
+
+def dies_at(call: int, written: int = 0) -> Callable[[str, str], None]:
+    """The process ends in the `call`-th disk call from now on."""
+    left = call
+
+    def before_call(name: str, path: str) -> None:
+        nonlocal left
+        left -= 1
+        if left == 0:
+            raise CrashNow(f"{name} {path}", written=written)
+
+    return before_call
 
 
 def headers(log: PartitionLog) -> list[BatchHeader]:

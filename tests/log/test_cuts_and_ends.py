@@ -1,14 +1,21 @@
 """Truncation, folders that are deleted or somebody else's, and what is made durable when."""
 
+from contextlib import suppress
+from random import Random
+
 import pytest
 from tests.log.batches import (
     DIRECTORY,
     TOPIC_ID,
     append,
     batch,
+    dies_at,
     everything,
+    fetch,
+    offsets,
     open_log,
     records,
+    split,
 )
 
 from replog.log.config import LogConfig
@@ -17,7 +24,7 @@ from replog.log.errors import LogCorrupt, TopicIdMismatch
 from replog.log.results import LogRead
 from replog.records.batch import build_batch
 from replog.runtime.os_disk import OsDisk
-from replog.sim.mem_disk import MemDisk
+from replog.sim.mem_disk import CrashNow, MemDisk
 
 SMALL = LogConfig(segment_bytes=300, index_interval_bytes=100, segment_ms=10**12)
 
@@ -63,6 +70,95 @@ def test_a_log_begun_anew() -> None:
     assert [n for n in disk.list(DIRECTORY) if n.endswith(".log")] == ["00000000000000001000.log"]
     append(log, epoch=4)
     assert log.epoch_entries() == [(4, 1_000)]
+
+
+def test_positions_are_forgotten_with_what_was_cut() -> None:
+    log = open_log(MemDisk())
+    for _ in range(8):
+        append(log)
+    assert [split(fetch(log, offset, 0))[0].base_offset for offset in range(8)] == list(range(8))
+    log.truncate_to(2)
+    append(log, batch(3, size=200))
+    append(log, batch(3, size=1))
+    bases = [split(fetch(log, offset, 0))[0].base_offset for offset in range(8)]
+    assert bases == [0, 1, 2, 2, 2, 5, 5, 5]
+
+
+def test_a_cut_into_a_hole_of_compaction_ends_the_log_there() -> None:
+    log = open_log(MemDisk(), LogConfig(cleanup_policy=("compact",)))
+    other = open_log(MemDisk(), log_start_offset=5)
+    append(log, batch(2))
+    append(other, batch(2))
+    log.append_as_follower(fetch(other, 5))
+    log.truncate_to(3)
+    assert log.log_end_offset == 3
+    assert append(log).first_offset == 3
+    assert [header.base_offset for header in log.headers_from(0)] == [0, 3]
+
+
+def test_beginning_anew_interrupted_anywhere() -> None:
+    outcomes = set()
+    for seed in range(12):
+        for call in range(1, 40):
+            disk = MemDisk()
+            log = open_log(disk, SMALL)
+            for _ in range(8):
+                append(log, epoch=3)
+            log.flush()
+            disk.before_call = dies_at(call)
+            died = True
+            with suppress(CrashNow):
+                log.reset_to(1_000)
+                died = False
+            disk.before_call = None
+            disk.power_cut(Random(seed))
+            again = open_log(disk, SMALL)
+            outcomes.add((died, again.log_start_offset, again.log_end_offset))
+            if again.log_start_offset == again.log_end_offset:
+                assert again.epoch_entries() == [], "of a log that is gone"
+            if not died:
+                break
+    assert {outcome for outcome in outcomes if not outcome[0]} == {(False, 1_000, 1_000)}
+    # Died in it: the old log or a part of it, the new one, or nothing yet.
+    assert {start for _, start, _ in outcomes} == {0, 1_000}
+    assert {end for _, start, end in outcomes if start == 0} >= {0, 3, 8}
+
+
+def test_a_cut_interrupted_anywhere_leaves_no_hole() -> None:
+    ends = set()
+    for seed in range(12):
+        for call in range(1, 40):
+            disk = MemDisk()
+            log = open_log(disk, SMALL)
+            for _ in range(12):
+                append(log)
+            recovery_point = log.flush()
+            disk.before_call = dies_at(call)
+            died = True
+            with suppress(CrashNow):
+                log.truncate_to(1)
+                died = False
+            disk.before_call = None
+            disk.power_cut(Random(seed))
+            # The checkpoint was not written any more: it still speaks of all that was flushed.
+            again = open_log(disk, SMALL, recovery_point=recovery_point)
+            assert offsets(everything(again)) == list(range(again.log_end_offset))
+            ends.add(again.log_end_offset)
+            if not died:
+                break
+    assert ends >= {1, 3, 12}
+
+
+def test_a_log_without_a_flush_loses_its_tail_only() -> None:
+    for seed in range(40):
+        disk = MemDisk()
+        log = open_log(disk, SMALL)
+        for _ in range(20):
+            append(log)
+        disk.power_cut(Random(seed))
+        again = open_log(disk, SMALL)
+        assert again.log_start_offset == 0
+        assert offsets(everything(again)) == list(range(again.log_end_offset))
 
 
 def test_a_pending_range_outlives_truncation_of_its_segment_and_removal(tmp_path: object) -> None:

@@ -3,7 +3,6 @@
 After every step the log answers every read as the list does.
 """
 
-from collections.abc import Callable
 from contextlib import suppress
 from itertools import pairwise
 from random import Random
@@ -15,6 +14,7 @@ from tests.log.batches import (
     Stored,
     append,
     batch,
+    dies_at,
     everything,
     fetch,
     headers,
@@ -26,19 +26,6 @@ from replog.log.config import LogConfig
 from replog.log.results import LogRead, OutOfRange
 from replog.records.batch import crc_ok, iterate, read_records
 from replog.sim.mem_disk import CrashNow, MemDisk
-
-
-def dies_at(call: int, written: int = 0) -> Callable[[str, str], None]:
-    """The process ends in the `call`-th disk call from now on."""
-    left = call
-
-    def before_call(name: str, path: str) -> None:
-        nonlocal left
-        left -= 1
-        if left == 0:
-            raise CrashNow(f"{name} {path}", written=written)
-
-    return before_call
 
 
 class LogAgainstModel(RuleBasedStateMachine):

@@ -34,6 +34,7 @@ from replog.log.results import (
 from replog.log.segment import Segment
 from replog.log.shrinking import ShrinkingLog
 from replog.log.time_lookup import TimeAndOffset, find_latest, find_time
+from replog.log.transaction_index import AbortedTransactions
 from replog.records.errors import CorruptBatch
 from replog.records.header import (
     CRC_COVERS_FROM,
@@ -87,6 +88,9 @@ class PartitionLog(ShrinkingLog):
         self.recovery_point = 0  # everything below was flushed
         self.snapshots = ProducerSnapshots(disk, directory)
         self.snapshots.load(self.log_end_offset)
+        self.aborted = AbortedTransactions(disk, directory, segments)
+        if not self.aborted.load(disk.list(directory), report.reasons):
+            self.snapshots.cut(-1)  # to read all of it, and so make the index anew
 
     @classmethod
     def open(
@@ -434,21 +438,20 @@ class PartitionLog(ShrinkingLog):
         self._segments.append(self._active)
         self.log_start_offset = offset
         self.snapshots.cut(-1)  # those below tell of a history that nothing here goes on with
+        self.aborted.cut(-1)
         self._ends_at(offset)
         self.recovery_point = offset
 
     def _remove_from(self, keep: int) -> None:
-        # From the end, so that a crash in between leaves a log without a hole.
-        if len(self._segments) <= keep:
-            return
+        # From the end, each for good before the next: a crash in between leaves a log without a
+        # hole, and none of them comes back after a power cut to stand behind what is new.
         while len(self._segments) > keep:
             segment = self._segments[-1]
             segment.remove()
+            self._disk.sync_directory(self.directory)
             self._segments.pop()
             if segment in self._loaded:
                 self._loaded.remove(segment)
-        # A removed segment that came back after a power cut would stand behind what is new.
-        self._disk.sync_directory(self.directory)
 
     def _ends_at(self, end_offset: int) -> None:
         self._cuts += 1
@@ -457,6 +460,7 @@ class PartitionLog(ShrinkingLog):
         self.cleaned_to = min(self.cleaned_to, end_offset)
         self._epochs.truncate_from_end(end_offset)
         self.snapshots.cut(end_offset)
+        self.aborted.cut(end_offset)
 
     # Durability ---------------------------------------------------------------------------------
 
@@ -513,6 +517,7 @@ class PartitionLog(ShrinkingLog):
 
     def _sync_names(self) -> None:
         self._epochs.sync()
+        self.aborted.sync()
         if self._names_synced < self._names:
             sync_identity(self._disk, self.directory)
 

@@ -40,16 +40,18 @@ class ShortWrite(DiskError):
 class _Inode:
     """What a file is, whatever its names: present bytes, and those that survive a power cut."""
 
-    __slots__ = ("data", "dirty", "durable")
+    __slots__ = ("data", "dirty", "durable", "size_min")
 
     def __init__(self) -> None:
         self.data = bytearray()
         self.durable = b""
         self.dirty = False
+        self.size_min = 0  # since the last sync
 
     def sync(self) -> None:
         if self.dirty:
             self.durable = bytes(self.data)
+            self.size_min = len(self.data)
             self.dirty = False
 
     def lose_power(self, rng: Random) -> None:
@@ -57,7 +59,14 @@ class _Inode:
         if not self.dirty:
             return
         old, new = self.durable, bytes(self.data)
-        size = rng.choice((len(old), len(new), rng.randint(*sorted((len(old), len(new))))))
+        if self.size_min < len(old):
+            # It was cut, which happens at once or not at all, and before what was written since.
+            if rng.random() < 0.5:
+                self.data = bytearray(old)
+                self.sync()
+                return
+            old = old[: self.size_min]
+        size = rng.choice((len(old), len(new), rng.randint(len(old), len(new))))
         after = bytearray(size)
         for start in range(0, size, SECTOR_BYTES):
             end = min(start + SECTOR_BYTES, size)
@@ -66,8 +75,7 @@ class _Inode:
             kept = wanted if before == wanted else rng.choice((before, wanted))
             after[start : start + len(kept)] = kept
         self.data = after
-        self.durable = bytes(after)
-        self.dirty = False
+        self.sync()
 
 
 class MemFile:
@@ -108,6 +116,7 @@ class MemFile:
         data = self._inode.data
         if size < len(data):
             del data[size:]
+            self._inode.size_min = min(self._inode.size_min, size)
         else:
             data += bytes(size - len(data))
         self._inode.dirty = True
