@@ -5,11 +5,28 @@ import os
 import subprocess
 import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 from replog.cli.ports import free_ports
+from replog.runtime.client import AdminClient, ClientError
 from replog.runtime.local_cluster import LocalCluster
+
+PATIENCE_S = 30.0
+
+
+def wait_until(what: str, done: Callable[[], bool], timeout_s: float = PATIENCE_S) -> float:
+    """Seconds until `done()` is true. A broker that does not answer meanwhile is no failure."""
+    began = time.monotonic()
+    while True:
+        try:
+            if done():
+                return time.monotonic() - began
+        except ClientError:
+            pass
+        assert time.monotonic() - began < timeout_s, f"after {timeout_s} s: {what}"
+        time.sleep(0.02)
 
 
 class CommandFailed(AssertionError):
@@ -91,6 +108,16 @@ class Cluster:
         described = self.run("topic", "describe", topic)
         assert isinstance(described, list) and len(described) == 1
         return dict(described[0])
+
+    def seats(self, topic: str, *, but: int | None = None) -> dict[int, tuple[int, set[int]]]:
+        """Leader and ISR by partition, asked from the first broker that answers and is not `but`.
+
+        Cheaper than `describe`, for loops.
+        """
+        addresses = [("127.0.0.1", port) for broker, port in self.ports.items() if broker != but]
+        with AdminClient(addresses, 5) as client:
+            found = client.metadata([topic]).topics[0]
+        return {p.partition_index: (p.leader_id, set(p.isr_nodes)) for p in found.partitions}
 
     def wait_in_sync(self, topic: str, timeout_s: float = 30) -> dict[str, Any]:
         """Wait until every partition has a leader and no replica is out of sync."""

@@ -1,0 +1,101 @@
+"""Faults that hit more than one broker, or leave a broker half alive."""
+
+import time
+
+import pytest
+from confluent_kafka import Consumer, TopicPartition
+from tests.support.cluster import Cluster, wait_until
+from tests.support.load import all_go_on, check_promise, load
+
+from replog.cli.replica_files import compare_replicas
+
+TOPIC = "faults"
+PARTITIONS = (0, 1, 2)
+
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(240)]
+
+
+def test_all_brokers_are_killed_at_once(own_cluster: Cluster) -> None:
+    """Promise 1: what was acknowledged is in page caches, which outlive processes."""
+    cluster = own_cluster
+    cluster.create_topic(TOPIC)
+    with load(cluster, TOPIC, PARTITIONS) as producers:
+        for _ in range(2):
+            assert all_go_on(producers, 300), cluster.logs()
+            for broker in cluster.broker_ids:
+                cluster.local.kill(broker)
+            cluster.run("up", "--detach")
+            assert all_go_on(producers, 100), cluster.logs()
+    check_promise(cluster, TOPIC, PARTITIONS, producers)
+    cluster.down()
+    same, text = compare_replicas(cluster.log_folders(), TOPIC, PARTITIONS)
+    assert same, text
+
+
+def test_a_frozen_leader_is_replaced_and_comes_back_as_a_follower(own_cluster: Cluster) -> None:
+    """It keeps its connections and its lock: only silence tells. Awake again it must not commit."""
+    cluster = own_cluster
+    cluster.create_topic(TOPIC)
+    with load(cluster, TOPIC, PARTITIONS) as producers:
+        for partition in PARTITIONS[:2]:
+            assert all_go_on(producers, 100), cluster.logs()
+            frozen = cluster.seats(TOPIC)[partition][0]
+            cluster.local.pause(frozen)
+            took_s = wait_until(
+                f"nobody took partition {partition} over",
+                lambda p=partition, b=frozen: cluster.seats(TOPIC, but=b)[p][0] not in (b, -1),
+            )
+            assert took_s < 15
+            cluster.local.resume(frozen)
+            wait_until(
+                f"broker {frozen} is not back in sync",
+                lambda: all(len(isr) == 3 for _, isr in cluster.seats(TOPIC).values()),
+            )
+            assert cluster.seats(TOPIC)[partition][0] != frozen  # it does not move back by itself
+    check_promise(cluster, TOPIC, PARTITIONS, producers)
+
+
+def test_a_group_survives_its_coordinator(own_cluster: Cluster) -> None:
+    """Committed offsets are read by the next coordinator, so no committed record comes again."""
+    cluster = own_cluster
+    cluster.create_topic(TOPIC, partitions=1)
+    done = cluster.try_to("produce", TOPIC, stdin=b"".join(b"%d\n" % n for n in range(500)))
+    assert done.returncode == 0, done.stderr
+    assert read_in_group(cluster, 200) == list(range(200))
+    offsets = cluster.seats("__consumer_offsets")
+    coordinators = {leader for leader, _ in offsets.values()}
+    victim = coordinators.pop()
+    cluster.local.kill(victim)
+    for broker in coordinators:  # each of them in turn, so the group's own one is among them
+        cluster.local.start(victim)
+        wait_until(
+            "the offsets topic is not in sync",
+            lambda: all(len(isr) == 3 for _, isr in cluster.seats("__consumer_offsets").values()),
+        )
+        cluster.local.kill(broker)
+        victim = broker
+    cluster.local.start(victim)
+    assert read_in_group(cluster, 300) == list(range(200, 500))
+
+
+def read_in_group(cluster: Cluster, count: int) -> list[int]:
+    """Read `count` records as the only member of the group, and commit exactly those."""
+    consumer = Consumer(
+        {
+            "bootstrap.servers": cluster.bootstrap,
+            "group.id": "survivors",
+            "auto.offset.reset": "earliest",
+            "enable.auto.commit": False,
+            "log_level": 0,
+        }
+    )
+    consumer.subscribe([TOPIC])
+    read: list[int] = []
+    limit = time.monotonic() + 60
+    while len(read) < count and time.monotonic() < limit:
+        for message in consumer.consume(count - len(read), timeout=0.2):
+            if message.error() is None:
+                read.append(int(message.value()))
+    consumer.commit(offsets=[TopicPartition(TOPIC, 0, read[-1] + 1)], asynchronous=False)
+    consumer.close()
+    return read
