@@ -50,7 +50,6 @@ REASONS = {
     "background.threads": "one thread does the work of a broker",
     "client.quota": "quotas are not enforced yet",
     "cleanup.policy": "compaction and retention are not built yet",
-    "compression": "batches are kept as the producer sent them",
     "config.providers": "values are taken as they stand",
     "controller.listener": "listeners named here are left out: there is no KRaft quorum",
     "controller.quorum": "there is no KRaft quorum; see replog.coordinator",

@@ -18,7 +18,16 @@ DOCS: Final[dict[str, str]] = {
     "cleanup.policy": (
         "delete, compact or both. Records of compacted topics need keys; old segments stay as yet."
     ),
+    "compression.gzip.level": (
+        "Level at which batches are stored in gzip, 1 (fast) to 9 (small); -1 stands for 6."
+    ),
+    "compression.lz4.level": (
+        "Level at which batches are stored in lz4, 1 (fast) to 17 (small); the default stands for the fastest."
+    ),
     "compression.type": "Codec in which batches are stored; producer keeps what the producer sent.",
+    "compression.zstd.level": (
+        "Level at which batches are stored in zstd, -131072 (fast) to 22 (small)."
+    ),
     "connections.max.idle.ms": "A connection without a request for so long is closed.",
     "controlled.shutdown.enable": "A broker asked to stop first moves its leaderships away.",
     "controlled.shutdown.max.retries": (

@@ -23,11 +23,11 @@ class ConfigKey(NamedTuple):
 # fmt: off
 _TOPIC: Final = (
     ("cleanup.policy", "list", "delete", False, True, "compact|delete", "log.cleanup.policy"),
-    ("compression.gzip.level", "int", "-1", False, False, "-1..9", "compression.gzip.level"),
-    ("compression.lz4.level", "int", "9", False, False, "1..17", "compression.lz4.level"),
-    ("compression.type", "string", "producer", False, False,
+    ("compression.gzip.level", "int", "-1", False, True, "-1..9", "compression.gzip.level"),
+    ("compression.lz4.level", "int", "9", False, True, "1..17", "compression.lz4.level"),
+    ("compression.type", "string", "producer", False, True,
      "uncompressed|zstd|lz4|snappy|gzip|producer", "compression.type"),
-    ("compression.zstd.level", "int", "3", False, False, "-131072..22", "compression.zstd.level"),
+    ("compression.zstd.level", "int", "3", False, True, "-131072..22", "compression.zstd.level"),
     ("delete.retention.ms", "long", "86400000", False, False, ">=0",
      "log.cleaner.delete.retention.ms"),
     ("errors.deadletterqueue.group.enable", "boolean", "false", False, False),
