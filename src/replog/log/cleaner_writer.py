@@ -34,6 +34,7 @@ class CleanedFiles:
     max_timestamp: int
     max_timestamp_offset: int
     first_timestamp: int | None
+    markers: frozenset[int]  # offsets of the control records that are left
 
     def discard(self, disk: Disk) -> None:
         """Remove the files. Raises DiskError."""
@@ -53,6 +54,7 @@ class CleanedWriter:
         "_first_timestamp",
         "_index_interval_bytes",
         "_last_time",
+        "_markers",
         "_max_timestamp",
         "_max_timestamp_offset",
         "_pending",
@@ -80,6 +82,7 @@ class CleanedWriter:
         self._times = bytearray()
         self._last_time = NO_TIMESTAMP
         self._first_timestamp: int | None = None
+        self._markers: set[int] = set()
         self._max_timestamp = NO_TIMESTAMP
         self._max_timestamp_offset = base_offset
 
@@ -104,6 +107,8 @@ class CleanedWriter:
             self._entries += _OFFSET_ENTRY.pack(relative, position)
             self._add_time()
             self._since_index = 0
+        if header.control and header.count:
+            self._markers.add(header.base_offset)
         self._since_index += len(batch)
         self._size += len(batch)
         self.last_offset = header.last_offset
@@ -147,6 +152,7 @@ class CleanedWriter:
             self._max_timestamp,
             self._max_timestamp_offset,
             self._first_timestamp,
+            frozenset(self._markers),
         )
 
     def abandon(self) -> None:

@@ -8,20 +8,20 @@ begins inside the one in front of it is therefore always a left-over: `leftovers
 """
 
 from collections.abc import Sequence
-from contextlib import suppress
 from typing import Final
 
 from replog.log.cleaner import Replacement
 from replog.log.cleaner_writer import CLEANED_SUFFIX, SUFFIXES
 from replog.log.config import LogConfig
-from replog.log.disk import Disk, DiskError
+from replog.log.disk import Disk
 from replog.log.epoch_file import EpochFile
+from replog.log.files import TRANSACTION_INDEX_SUFFIX
 from replog.log.segment import Segment
+from replog.log.transaction_index import AbortedTransactions
 
 DELETED_SUFFIX: Final = ".deleted"
 
-# The last one is another program's: the transactions that were aborted.
-_FILES_OF_SEGMENT: Final = (*SUFFIXES, ".txnindex")
+_FILES_OF_SEGMENT: Final = (*SUFFIXES, TRANSACTION_INDEX_SUFFIX)
 
 
 class ShrinkingLog:
@@ -29,6 +29,7 @@ class ShrinkingLog:
 
     directory: str
     config: LogConfig
+    aborted: AbortedTransactions
     log_start_offset: int
     log_end_offset: int
     _disk: Disk
@@ -107,6 +108,7 @@ class ShrinkingLog:
         self._segments.remove(segment)
         if segment in self._loaded:
             self._loaded.remove(segment)
+        self.aborted.forget(segment.base_offset)
         segment.file.close()
 
     # ---- compacted segments --------------------------------------------------------------------
@@ -126,11 +128,10 @@ class ShrinkingLog:
         ):
             cleaned.discard(self._disk)
             return False
+        self.aborted.prepare(old, cleaned.markers)
         # The log's file first: until it has its name, the indexes belong to what was there before.
         for suffix in SUFFIXES:
             self._disk.rename(cleaned.stem + suffix + CLEANED_SUFFIX, cleaned.stem + suffix)
-        with suppress(DiskError):
-            self._disk.remove(cleaned.stem + ".txnindex")  # of another program, and outdated now
         new = Segment.open(
             self._disk, self.directory, cleaned.base_offset, self.config.index_interval_bytes
         )
@@ -142,6 +143,7 @@ class ShrinkingLog:
         for segment in old:
             self._forget(segment)
         self._segments.insert(first, new)
+        self.aborted.replaced(new.base_offset)
         self._replaced += old[1:]
         return True
 
@@ -151,6 +153,7 @@ class ShrinkingLog:
 
     def leave_replaced(self) -> list[str]:
         """Take the files that were replaced out of the folder, as `leave` does."""
+        self.aborted.settle_aside()
         replaced, self._replaced = self._replaced, []
         return [path for segment in replaced for path in self._retire(segment)]
 

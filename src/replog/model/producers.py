@@ -22,3 +22,14 @@ class ProducerEntry(NamedTuple):
     timestamp: int
     coordinator_epoch: int = NO_COORDINATOR_EPOCH  # of the last transaction marker
     current_txn_first_offset: int = NO_OFFSET  # -1 while no transaction is open
+
+
+class AbortedTransaction(NamedTuple):
+    """A transaction that ended with an abort, as the index of a log has it. All are offsets but the
+    id: of its first record, of its marker, and of the first record, when the marker was appended,
+    whose transaction was not decided yet."""
+
+    producer_id: int
+    first_offset: int
+    last_offset: int
+    last_stable_offset: int

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from replog.core.producer.state import ProducerBatch, ProducerTable
+from replog.core.producer.state import ProducerBatch, ProducerTable, TransactionMarker
 from replog.core.replica.leader import LeaderState
 from replog.log.config import LogConfig
 from replog.log.partition_log import PartitionLog
@@ -86,8 +86,15 @@ class Partition:
 
     @property
     def last_stable_offset(self) -> int:
-        """The high watermark: no transaction is ever open, as none can be begun yet."""
-        return self.high_watermark
+        """Below it every transaction is decided, and below the high watermark it is, too."""
+        high_watermark = self.high_watermark
+        transactions = self.producers.transactions
+        if not transactions.any:
+            return high_watermark
+        first = transactions.first_undecided(high_watermark)
+        if first is None:
+            return high_watermark
+        return max(min(first, high_watermark), self.log.log_start_offset)
 
     @property
     def offset_available(self) -> bool:
@@ -145,10 +152,14 @@ class Partition:
         self.producers = replay_producers(self.log, [])
 
     def note_producers(self, headers: Sequence[BatchHeader]) -> None:
-        """Batches are in the log: remember the sequences of idempotent producers."""
+        """Batches are in the log: remember the sequences of idempotent producers, and which
+        transactions are open. Raises DiskError, LogCorrupt."""
+        producers = self.producers
         for header in headers:
-            if header.producer_id >= 0 and header.base_sequence >= 0:
-                self.producers.apply(producer_batch(header))
+            if header.producer_id >= 0:
+                _note_batch(self.log, producers, header)
+        if producers.transactions.any:
+            producers.transactions.settle(self.high_watermark)
 
 
 def replay_producers(log: PartitionLog, reasons: list[str]) -> ProducerTable:
@@ -160,9 +171,39 @@ def replay_producers(log: PartitionLog, reasons: list[str]) -> ProducerTable:
     start, entries = (first, ()) if found is None else found
     table = ProducerTable.of(entries)
     for header in log.headers_from(start):
-        if header.producer_id >= 0 and header.base_sequence >= 0 and header.base_offset >= start:
-            table.apply(producer_batch(header))
+        if header.producer_id >= 0 and header.base_offset >= start:
+            _note_batch(log, table, header)
     return table
+
+
+def _note_batch(log: PartitionLog, table: ProducerTable, header: BatchHeader) -> None:
+    """The batch of an idempotent or transactional producer is in the log."""
+    if header.control:
+        _note_marker(log, table, header)
+        return
+    if header.base_sequence >= 0:
+        table.apply(producer_batch(header))
+    # One that compaction has emptied has no records that could be undecided.
+    if header.transactional and header.count:
+        table.transactions.note_data(header.producer_id, header.base_offset)
+
+
+def _note_marker(log: PartitionLog, table: ProducerTable, header: BatchHeader) -> None:
+    marker = log.aborted.marker(header)
+    if marker is None:
+        return
+    aborted = table.apply_marker(
+        TransactionMarker(
+            producer_id=header.producer_id,
+            producer_epoch=header.producer_epoch,
+            offset=header.base_offset,
+            timestamp=header.max_timestamp,
+            committed=marker.committed,
+            coordinator_epoch=marker.coordinator_epoch,
+        )
+    )
+    if aborted is not None:
+        log.aborted.add(aborted)
 
 
 def producer_batch(header: BatchHeader) -> ProducerBatch:

@@ -261,12 +261,16 @@ class Partitions:
 
     def _appended(self, partition: Partition, result: AppendResult) -> None:
         headers = result.headers
-        if result.rolled:
-            base_offset = partition.log.base_offsets[-1]
-            partition.note_producers([h for h in headers if h.base_offset < base_offset])
-            self.logs.segment_rolled(partition)
-            headers = [h for h in headers if h.base_offset >= base_offset]
-        partition.note_producers(headers)
+        try:
+            if result.rolled:
+                base_offset = partition.log.base_offsets[-1]
+                partition.note_producers([h for h in headers if h.base_offset < base_offset])
+                self.logs.segment_rolled(partition)
+                headers = [h for h in headers if h.base_offset >= base_offset]
+            partition.note_producers(headers)
+        except (DiskError, LogCorrupt) as error:
+            self.disk_failed(partition, error)
+            return
         self._node.syncs.appended(partition)
 
     def append(
@@ -339,20 +343,18 @@ class Partitions:
                 node.outputs.append(RangeInvalidated(cut.file, cut.position))
                 if cut.recovery_point_lowered:
                     self.logs.write_recovery_points()
+            partition.after_truncation()
         except (DiskError, LogCorrupt) as error:
             self.disk_failed(partition, error)
-            return
-        partition.after_truncation()
 
     def begin_anew(self, partition: Partition, offset: int) -> None:
         """Throw the log away and begin at `offset`."""
         try:
             partition.log.reset_to(offset)
             self.logs.write_recovery_points()
-        except DiskError as error:
+            partition.after_truncation()
+        except (DiskError, LogCorrupt) as error:
             self.disk_failed(partition, error)
-            return
-        partition.after_truncation()
 
     # ---- trouble and the end ----------------------------------------------------------------
 

@@ -1,16 +1,18 @@
 """Sequence numbers of idempotent producers on one partition.
 
-The state follows the log: it is a function of the batches in it, so leader, follower and a restarted
-broker hold the same. A producer's last five batches are kept: a retry of any of them is answered with
-the offset that it got the first time (a client has at most five requests in flight).
+The state follows the log: it is a function of the batches in it, so leader, follower and a
+restarted broker hold the same. A producer's last five batches are kept: a retry of any of them is
+answered with the offset that it got the first time (a client has at most five requests in flight).
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass
+from operator import itemgetter
 
+from replog.core.transaction.log_state import LogTransactions
 from replog.model.errors import ErrorCode, Refused
 from replog.model.ids import NO_OFFSET
-from replog.model.producers import ProducerEntry
+from replog.model.producers import NO_COORDINATOR_EPOCH, AbortedTransaction, ProducerEntry
 
 BATCHES_KEPT = 5  # in flight per connection at most, by the client protocol of KIP-98
 SEQUENCE_END = 2**31  # sequence numbers are int32, and go on at 0 after the largest
@@ -46,6 +48,7 @@ class Producer:
     epoch: int
     batches: tuple[ProducerBatch, ...]
     last_timestamp: int
+    coordinator_epoch: int = NO_COORDINATOR_EPOCH  # of its last transaction marker
 
     @property
     def last_sequence(self) -> int:
@@ -57,17 +60,33 @@ def last_sequence(base_sequence: int, count: int) -> int:
     return (base_sequence + count - 1) % SEQUENCE_END
 
 
+@dataclass(frozen=True, slots=True)
+class TransactionMarker:
+    """A control record that ends the transaction of one producer on this partition."""
+
+    producer_id: int
+    producer_epoch: int
+    offset: int
+    timestamp: int
+    committed: bool
+    coordinator_epoch: int = NO_COORDINATOR_EPOCH
+
+
 class ProducerTable:
-    """Every idempotent producer that has written to the partition."""
+    """Every idempotent producer that has written to the partition, and their transactions."""
 
     def __init__(self) -> None:
         self.producers: dict[int, Producer] = {}
+        self.transactions = LogTransactions()
 
     @classmethod
     def of(cls, entries: Iterable[ProducerEntry]) -> "ProducerTable":
         """The table that `entries` tells: the inverse of `entries`."""
         table = cls()
+        open_since: dict[int, int] = {}
         for entry in entries:
+            if entry.current_txn_first_offset >= 0:
+                open_since[entry.producer_id] = entry.current_txn_first_offset
             known = table.producers.get(entry.producer_id)
             if known is not None and known.epoch > entry.producer_epoch:
                 continue
@@ -75,41 +94,36 @@ class ProducerTable:
             if entry.last_sequence >= 0:
                 batches = (*batches, _batch_of(entry))[-BATCHES_KEPT:]
             table.producers[entry.producer_id] = Producer(
-                entry.producer_epoch, batches, entry.timestamp
+                entry.producer_epoch, batches, entry.timestamp, entry.coordinator_epoch
             )
+        for producer_id, first_offset in sorted(open_since.items(), key=itemgetter(1)):
+            table.transactions.note_data(producer_id, first_offset)
         return table
 
     def copy(self) -> "ProducerTable":
         """The table as it is now, for another thread to read."""
         table = ProducerTable()
         table.producers = dict(self.producers)
+        table.transactions = self.transactions.copy()
         return table
 
-    def entries(self, open_since: Mapping[int, int] | None = None) -> list[ProducerEntry]:
-        """All that is known, one entry a batch, those of a producer oldest first.
-
-        `open_since` has the first offset of the open transaction of each producer that has one.
-        """
-        open_since = open_since or {}
+    def entries(self) -> list[ProducerEntry]:
+        """All that is known, one entry a batch, those of a producer oldest first. The last one
+        tells of its open transaction too."""
         found: list[ProducerEntry] = []
         for producer_id, producer in self.producers.items():
-            since = open_since.get(producer_id, NO_OFFSET)
-            for batch in producer.batches[:-1]:
-                found.append(_entry_of(batch, batch.max_timestamp, NO_OFFSET))
+            found += [_entry_of(batch) for batch in producer.batches[:-1]]
             if producer.batches:
-                found.append(_entry_of(producer.batches[-1], producer.last_timestamp, since))
+                last = _entry_of(producer.batches[-1])
             else:
-                found.append(
-                    ProducerEntry(
-                        producer_id,
-                        producer.epoch,
-                        -1,
-                        NO_OFFSET,
-                        0,
-                        producer.last_timestamp,
-                        current_txn_first_offset=since,
-                    )
+                last = ProducerEntry(producer_id, producer.epoch, -1, NO_OFFSET, 0, 0)
+            found.append(
+                last._replace(
+                    timestamp=producer.last_timestamp,
+                    coordinator_epoch=producer.coordinator_epoch,
+                    current_txn_first_offset=self.transactions.open.get(producer_id, NO_OFFSET),
                 )
+            )
         return found
 
     def check(
@@ -156,16 +170,35 @@ class ProducerTable:
             kept: tuple[ProducerBatch, ...] = (batch,)
         else:
             kept = (*known.batches[-(BATCHES_KEPT - 1) :], batch)
+        coordinator_epoch = NO_COORDINATOR_EPOCH if known is None else known.coordinator_epoch
         self.producers[batch.producer_id] = Producer(
-            batch.producer_epoch, kept, batch.max_timestamp
+            batch.producer_epoch, kept, batch.max_timestamp, coordinator_epoch
+        )
+
+    def apply_marker(self, marker: TransactionMarker) -> AbortedTransaction | None:
+        """A marker is in the log; the transaction that it aborts, if it aborts any.
+
+        A marker of a newer epoch fences the producer: with KIP-890 each transaction ends so.
+        """
+        known = self.producers.get(marker.producer_id)
+        batches: tuple[ProducerBatch, ...] = ()
+        if known is not None and known.epoch == marker.producer_epoch:
+            batches = known.batches
+        self.producers[marker.producer_id] = Producer(
+            marker.producer_epoch, batches, marker.timestamp, marker.coordinator_epoch
+        )
+        return self.transactions.note_marker(
+            marker.producer_id, marker.offset, committed=marker.committed
         )
 
     def expire(self, before_ms: int) -> None:
-        """Forget producers whose last batch is older than `before_ms` (wall clock, since 1970)."""
+        """Forget producers whose last batch is older than `before_ms` (wall clock, since 1970), but
+        none whose transaction is open."""
+        still_open = self.transactions.open
         old = [
             producer_id
             for producer_id, producer in self.producers.items()
-            if producer.last_timestamp < before_ms
+            if producer.last_timestamp < before_ms and producer_id not in still_open
         ]
         for producer_id in old:
             del self.producers[producer_id]
@@ -173,17 +206,17 @@ class ProducerTable:
     def clear(self) -> None:
         """Forget everything: the log is replayed after a truncation."""
         self.producers.clear()
+        self.transactions = LogTransactions()
 
 
-def _entry_of(batch: ProducerBatch, timestamp: int, open_since: int) -> ProducerEntry:
+def _entry_of(batch: ProducerBatch) -> ProducerEntry:
     return ProducerEntry(
         producer_id=batch.producer_id,
         producer_epoch=batch.producer_epoch,
         last_sequence=batch.last_sequence,
         last_offset=batch.last_offset,
         offset_delta=batch.last_offset - batch.base_offset,
-        timestamp=timestamp,
-        current_txn_first_offset=open_since,
+        timestamp=batch.max_timestamp,
     )
 
 

@@ -1,1 +1,1 @@
-"""Rules of transactions. So far only who may write under a transactional id."""
+"""Rules of transactions: who may write under a transactional id, and what a log shows of them."""

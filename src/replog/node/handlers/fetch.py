@@ -10,7 +10,8 @@ proved to be that broker, at its registered broker epoch (`Received.peer`). From
 answered all the same, as Kafka without an authorizer does, and counts for nothing.
 
 A follower's next fetch is looked at before it is answered: it moves the high watermark, and the
-answer carries the new one. Not done yet: aborted transactions.
+answer carries the new one. With read_committed, records come up to the last stable offset, and
+beside them the transactions among them that were aborted, which the client leaves out.
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ from replog.model.errors import ErrorCode, Refused
 from replog.model.ids import NO_BROKER
 from replog.model.inputs import PeerIdentity, Received
 from replog.model.messages.fetch import (
+    AbortedTransaction,
     EpochEndOffset,
     FetchableTopicResponse,
     FetchRequest,
@@ -208,6 +210,13 @@ class _Fetch(ParkedFetch):
             read = partition.log.read(item.fetch_offset, limit, upto=upto, min_one=first)
             if isinstance(read, LogRead) and read.range is not None:
                 data.records = read.range
+                if self.message.isolation_level == READ_COMMITTED and partition.log.aborted:
+                    data.aborted_transactions = [
+                        AbortedTransaction(producer_id=t.producer_id, first_offset=t.first_offset)
+                        for t in partition.log.aborted.within_range(
+                            item.fetch_offset, read.range, upto
+                        )
+                    ]
             else:
                 item.more = not first
         return data

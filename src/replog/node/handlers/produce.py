@@ -46,6 +46,7 @@ if TYPE_CHECKING:
 
 ALL = -1
 FIRST_VERSION_WITH_ZSTD = 7  # KIP-110
+FIRST_VERSION_WITH_ABORTABLE = 11  # KIP-890
 FIRST_VERSION_WITH_IDS = 13
 ADMIN_CLIENT = "__admin_client"  # Kafka's tools may write internal topics under this client id
 
@@ -217,6 +218,8 @@ class _Produce:
             answer = PartitionProduceResponse(index=index)
         answer.log_start_offset = partition.log_start_offset
         header = headers[0]
+        if header.transactional:
+            return self._refuse_transaction(index)
         if header.producer_id >= 0:
             verdict = partition.producers.check(
                 header.producer_id,
@@ -240,6 +243,16 @@ class _Produce:
         answer.log_append_time_ms = written.log_append_time_ms
         self._await(partition, partition.log_end_offset, answer)
         return answer
+
+    def _refuse_transaction(self, index: int) -> PartitionProduceResponse:
+        """No partition is ever in a transaction: there is no coordinator that could end one."""
+        if self.message.transactional_id is None:
+            error = ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
+        elif self.request.version >= FIRST_VERSION_WITH_ABORTABLE:
+            error = ErrorCode.TRANSACTION_ABORTABLE
+        else:
+            error = ErrorCode.INVALID_TXN_STATE
+        return self._refuse(index, error, text="transactions can't be written yet")
 
     def _refuse(
         self,
