@@ -14,8 +14,8 @@ from replog.core.replica.isr import PendingExpand, PendingShrink
 from replog.core.replica.leader import LeaderState
 from replog.core.replica.progress import Progress
 from replog.log.partition_log import PartitionLog
-from replog.model.errors import ErrorCode, Refused
-from replog.node.fetchers import Fetcher
+from replog.model.errors import ErrorCode
+from replog.node.handlers import fetch
 from replog.node.handlers.fetch import _Fetch
 from replog.node.handlers.produce import _Produce
 from replog.node.partition import Partition
@@ -74,18 +74,8 @@ def _progress_of_any_epoch(self: Any, partition: Partition, item: Any) -> None:
     item.fresh = False
 
 
-def _watermark_from_a_diverging_answer(original: Callable[..., None]) -> Callable[..., None]:
-    def take(self: Any, followed: Any, data: Any, *rest: Any) -> None:
-        partition = followed.partition
-        if not partition.is_leader and data.high_watermark > partition.high_watermark:
-            partition.follow_high_watermark(data.high_watermark)
-        original(self, followed, data, *rest)
-
-    return take
-
-
-def _too_small_isr(self: LeaderState) -> bool:
-    return True
+def _no_divergence(partition: Partition, item: Any) -> None:
+    return None
 
 
 def _commit_below_min_isr(original: Callable[..., bool]) -> Callable[..., bool]:
@@ -164,9 +154,7 @@ MUTANTS: dict[str, tuple[Patch, ...]] = {
         (changes, "_refuse_proposer", _accept_any_proposal),
         (changes, "_refuse_members", _accept_any_proposal),
     ),
-    "a high watermark is taken from a diverging answer": (
-        (Fetcher, "_take", _watermark_from_a_diverging_answer(Fetcher._take)),
-    ),
+    "a leader does not look where histories part": ((fetch, "_divergence", _no_divergence),),
 }
 
 
@@ -182,6 +170,3 @@ def mutated(name: str) -> Iterator[None]:
     finally:
         for owner, attribute, original in kept:
             setattr(owner, attribute, original)
-
-
-__all__ = ["MUTANTS", "Refused", "mutated"]

@@ -37,6 +37,8 @@ from replog.sim.violation import Violation
 
 ALL = -1  # acks
 
+_Said = tuple[str, bytes, int, int]  # leader's process, topic id, partition, follower
+
 
 class Oracle:
     """Judges every step. Raises Violation."""
@@ -47,7 +49,8 @@ class Oracle:
         self.acknowledgements = 0
         self.truncations = 0
         self._tree = tree
-        self._progress: dict[tuple[str, TopicPartition, int], object] = {}
+        self._counted: dict[_Said, tuple[float, int]] = {}  # time and offset of the last fetch
+        self._said_in: dict[_Said, int] = {}  # leader epoch of the last fetch that named it
 
     # ---- what the world tells ---------------------------------------------------------------
 
@@ -88,24 +91,23 @@ class Oracle:
     def _judge_progress(self, life: Life, follower: int, request: FetchRequest) -> None:
         """What a follower says counts in the leader epoch in which it says it, and in no other."""
         for topic in request.topics:
-            name = life.node.cluster.topic_names.get(topic.topic_id, "")
             for part in topic.partitions:
-                tp = TopicPartition(name, part.partition)
-                partition = life.node.partitions.get(tp)
-                view = None if partition is None else partition.leader_view()
-                if view is None:
-                    continue
-                progress = view.progress.get(follower)
-                known = self._progress.get((life.name, tp, follower))
-                self._progress[life.name, tp, follower] = progress
-                if progress is known or progress is None or progress.log_end_offset < 0:
-                    continue
-                if part.current_leader_epoch != view.epoch:
-                    raise Violation(
-                        "progress of a follower counts in the epoch of its fetch",
-                        f"{life.name} {tp}: broker {follower} in epoch "
-                        f"{part.current_leader_epoch} counts in epoch {view.epoch}",
-                    )
+                said = (life.name, topic.topic_id, part.partition, follower)
+                self._said_in[said] = part.current_leader_epoch
+        for partition in life.node.partitions.all():
+            view = partition.leader_view()
+            progress = None if view is None else view.progress.get(follower)
+            said = (life.name, partition.topic_id, partition.tp.partition, follower)
+            if view is None or progress is None or progress.log_end_offset < 0:
+                continue
+            counted = (progress.last_fetch_ms, progress.log_end_offset)
+            known, self._counted[said] = self._counted.get(said), counted
+            if known != counted and self._said_in.get(said) != view.epoch:
+                raise Violation(
+                    "progress of a follower counts in the epoch of its fetch",
+                    f"{life.name} {partition.tp}: broker {follower} in epoch "
+                    f"{self._said_in.get(said)} counts in epoch {view.epoch}",
+                )
 
     # ---- answers ------------------------------------------------------------------------------
 
