@@ -269,6 +269,22 @@ def test_flush_syncs_what_is_new_and_only_once() -> None:
     assert synced == [f"{DIRECTORY}/00000000000000000012.log"]
 
 
+def test_what_was_flushed_before_a_kill_is_not_flushed_again() -> None:
+    disk = MemDisk()
+    log = open_log(disk, SMALL)
+    for _ in range(12):
+        append(log)
+    recovery_point = log.flush()
+    append(log)
+    disk.crash()
+    again = open_log(disk, SMALL, recovery_point=recovery_point)
+    synced: list[str] = []
+    disk.before_call = lambda call, path: synced.append(path) if call == "sync" else None
+    assert again.flush() == 13
+    logs = [path[-24:] for path in synced if path.endswith(".log")]
+    assert logs == ["00000000000000000012.log"]
+
+
 def test_sealed_segments_are_flushed_beside_the_step() -> None:
     log = open_log(MemDisk(), SMALL)
     for _ in range(12):
@@ -281,15 +297,16 @@ def test_sealed_segments_are_flushed_beside_the_step() -> None:
 
 
 def test_a_flush_proves_nothing_of_what_was_cut_meanwhile() -> None:
-    log = open_log(MemDisk(), SMALL)
+    disk = MemDisk()
+    log = open_log(disk, SMALL)
     for _ in range(12):
         append(log)
     flush = log.flush_rolled()
     log.truncate_to(2)
-    for _ in range(12):
-        append(log)
+    names = disk.list(DIRECTORY)
     flush()
     assert log.flushed(flush) == 0
+    assert disk.list(DIRECTORY) == names, "no index comes back without its log"
 
 
 def test_a_flush_of_a_log_that_is_gone_fails_for_nobody() -> None:

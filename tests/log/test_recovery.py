@@ -276,6 +276,15 @@ def test_a_broken_epoch_file_is_made_anew(text: bytes | None, clean: bool) -> No
     assert not open_log(disk, CONFIG, recovery_point=40, clean=True).recovery.epochs_rebuilt
 
 
+def test_a_broken_epoch_file_of_a_log_without_records() -> None:
+    disk = filled(0)
+    disk.write_file(f"{DIRECTORY}/leader-epoch-checkpoint", b"garbage")
+    assert open_log(disk, CONFIG).recovery.epochs_rebuilt
+    assert content(disk, f"{DIRECTORY}/leader-epoch-checkpoint") == b""
+    disk.crash()
+    assert not open_log(disk, CONFIG).recovery.epochs_rebuilt
+
+
 @pytest.mark.parametrize(
     ("stored", "expected"),
     [
