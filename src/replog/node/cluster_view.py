@@ -7,6 +7,7 @@ from replog.model.inputs import Received
 # authorizer everybody may do all that the resource knows.
 NO_OPERATIONS = -(1 << 31)  # not asked for
 TOPIC_OPERATIONS = sum(1 << code for code in (3, 4, 5, 6, 7, 8, 10, 11))
+GROUP_OPERATIONS = sum(1 << code for code in (3, 6, 8, 10, 11))
 CLUSTER_OPERATIONS = sum(1 << code for code in (5, 7, 8, 9, 10, 11, 12))
 
 

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from replog.core.group.offsets import Offsets, expired
 from replog.model.errors import ErrorCode
 from replog.model.ids import ZERO_TOPIC_ID, TopicPartition
+from replog.node.group_partition import TOMBSTONES_PER_BATCH
 from replog.node.group_storage import GroupStored, OffsetStored, Stored
 
 if TYPE_CHECKING:
@@ -18,7 +19,6 @@ if TYPE_CHECKING:
     from replog.node.node import Node
 
 GROUPS_PER_STEP = 500  # some 5 ms of work
-TOMBSTONES_PER_BATCH = 1000  # some 100 KB, far below what a batch may have
 _MINUTE_MS = 60_000
 
 

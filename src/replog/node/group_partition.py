@@ -9,8 +9,9 @@ from replog.core.group.classic_group import ClassicGroup
 from replog.core.group.facts import GroupSettings, Instant, StoredGroup
 from replog.core.group.offsets import Offsets
 from replog.model.errors import ErrorCode, Refused
+from replog.model.ids import TopicPartition
 from replog.model.outputs import Level
-from replog.node.group_storage import GroupStored, Stored, from_record, to_batch
+from replog.node.group_storage import GroupStored, OffsetStored, Stored, from_record, to_batch
 from replog.node.led_log import LedLog, WriteDone, Written
 from replog.node.log_replay import LogReplay
 from replog.node.timers import Timer
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
 
 # Groups in one partition. Each costs about 2 KB, and anybody may name a new one.
 GROUPS_MAX = 200_000
+TOMBSTONES_PER_BATCH = 1000  # some 100 KB, far below what a batch may have
 
 
 class GroupEntry(Written):
@@ -137,6 +139,34 @@ class GroupPartition:
             del self.groups[group_id]
             if entry.timer is not None:
                 entry.timer.cancel()
+
+    def places(self, entry: GroupEntry) -> dict[TopicPartition, None]:
+        """The partitions in which the group has a position, or may have one in a moment."""
+        found = dict.fromkeys(tp for tp, _ in entry.offsets.items())
+        for change in self._log.unsettled_of(entry):
+            if not isinstance(change, GroupStored):
+                found[change.tp] = None
+        return found
+
+    def forget(self, entry: GroupEntry, on_done: WriteDone) -> None:
+        """Write that the group and all of its positions are gone, those on their way included."""
+        group_id = entry.group.group_id
+        places = self.places(entry)
+        changes: list[Stored] = [OffsetStored(group_id, tp, None) for tp in places]
+        changes.append(GroupStored(group_id, None))
+        batches = [
+            changes[start : start + TOMBSTONES_PER_BATCH]
+            for start in range(0, len(changes), TOMBSTONES_PER_BATCH)
+        ]
+        errors: list[ErrorCode] = []
+
+        def done(error: ErrorCode) -> None:
+            errors.append(error)
+            if len(errors) == len(batches):
+                on_done(next((e for e in errors if e is not ErrorCode.NONE), ErrorCode.NONE))
+
+        for batch in batches:
+            self.write(entry, batch, done)
 
     # ---- the log ---------------------------------------------------------------------------
 

@@ -83,6 +83,10 @@ class Groups:
             return ErrorCode.NOT_COORDINATOR
         return home if home.refusal is ErrorCode.NONE else home.refusal
 
+    def homes(self) -> list[GroupPartition]:
+        """Every partition of groups that this broker coordinates now, loaded or not."""
+        return [home for home in self._homes.values() if home.current]
+
     # ---- requests that wait ----------------------------------------------------------------
 
     def park(self, request: Received) -> int:

@@ -8,7 +8,7 @@ always what a failover would find in the log.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Generic, TypeVar
 
 from replog.model.errors import ErrorCode
@@ -131,6 +131,12 @@ class LedLog(Generic[W, C]):
             error = ErrorCode.NOT_LEADER_OR_FOLLOWER
         self.settle()
         on_done(error)
+
+    def unsettled_of(self, owner: W) -> Iterator[C]:
+        """What is in the log about `owner` and has not taken effect yet, in order."""
+        for _, whose, changes in self._unsettled:
+            if whose is owner:
+                yield from changes
 
     def settle(self) -> None:
         """Let everything below the high watermark take effect. Readers call this first."""

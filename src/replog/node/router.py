@@ -15,10 +15,12 @@ from replog.model.messages.alter_partition import AlterPartitionRequest
 from replog.model.messages.api_versions import ApiVersionsRequest
 from replog.model.messages.controlled_shutdown import ControlledShutdownRequest
 from replog.model.messages.create_topics import CreateTopicsRequest
+from replog.model.messages.delete_groups import DeleteGroupsRequest
 from replog.model.messages.delete_records import DeleteRecordsRequest
 from replog.model.messages.delete_topics import DeleteTopicsRequest
 from replog.model.messages.describe_cluster import DescribeClusterRequest
 from replog.model.messages.describe_configs import DescribeConfigsRequest
+from replog.model.messages.describe_groups import DescribeGroupsRequest
 from replog.model.messages.describe_replicas import DescribeReplicasRequest
 from replog.model.messages.fetch import FetchRequest
 from replog.model.messages.find_coordinator import FindCoordinatorRequest
@@ -27,12 +29,15 @@ from replog.model.messages.heartbeat import HeartbeatRequest
 from replog.model.messages.init_producer_id import InitProducerIdRequest
 from replog.model.messages.join_group import JoinGroupRequest
 from replog.model.messages.leave_group import LeaveGroupRequest
+from replog.model.messages.list_groups import ListGroupsRequest
 from replog.model.messages.list_offsets import ListOffsetsRequest
 from replog.model.messages.metadata import MetadataRequest
 from replog.model.messages.offset_commit import OffsetCommitRequest
+from replog.model.messages.offset_delete import OffsetDeleteRequest
 from replog.model.messages.offset_fetch import OffsetFetchRequest
 from replog.model.messages.offset_for_leader_epoch import OffsetForLeaderEpochRequest
 from replog.model.messages.produce import ProduceRequest
+from replog.model.messages.report_offline_replicas import ReportOfflineReplicasRequest
 from replog.model.messages.sync_group import SyncGroupRequest
 from replog.model.messages.update_cluster import UpdateClusterRequest
 from replog.node.handlers import (
@@ -40,10 +45,12 @@ from replog.node.handlers import (
     api_versions,
     controlled_shutdown,
     create_topics,
+    delete_groups,
     delete_records,
     delete_topics,
     describe_cluster,
     describe_configs,
+    describe_groups,
     describe_replicas,
     fetch,
     find_coordinator,
@@ -52,12 +59,15 @@ from replog.node.handlers import (
     init_producer_id,
     join_group,
     leave_group,
+    list_groups,
     list_offsets,
     metadata,
     offset_commit,
+    offset_delete,
     offset_fetch,
     offset_for_leader_epoch,
     produce,
+    report_offline_replicas,
     sync_group,
     update_cluster,
 )
@@ -87,6 +97,10 @@ FROM_ANYBODY: dict[type[Message], Handler] = {
     CreateTopicsRequest: create_topics.handle,
     DeleteTopicsRequest: delete_topics.handle,
     DeleteRecordsRequest: delete_records.handle,
+    DescribeGroupsRequest: describe_groups.handle,
+    ListGroupsRequest: list_groups.handle,
+    DeleteGroupsRequest: delete_groups.handle,
+    OffsetDeleteRequest: offset_delete.handle,
     DescribeReplicasRequest: describe_replicas.handle,
 }
 
@@ -95,6 +109,7 @@ FROM_BROKERS: dict[type[Message], Handler] = {
     UpdateClusterRequest: update_cluster.handle,
     ControlledShutdownRequest: controlled_shutdown.handle,
     ForwardRequest: forward.handle,
+    ReportOfflineReplicasRequest: report_offline_replicas.handle,
 }
 
 

@@ -42,6 +42,8 @@ _FOR_CLIENTS: Final = {
     12: (0, 4),
     13: (0, 5),
     14: (0, 5),
+    15: (0, 6),
+    16: (0, 5),
     18: (0, 5),
     19: (2, 7),
     20: (1, 6),
@@ -49,10 +51,12 @@ _FOR_CLIENTS: Final = {
     22: (0, 5),
     23: (2, 4),
     32: (1, 4),
+    42: (0, 3),
+    47: (0, 0),
     60: (0, 2),
 }
 _FOR_TOOLS: Final = (20000, 20002)  # BrokerHandshake, DescribeReplicas
-_FOR_PEERS: Final = (56, 20001, 20003, 20004)  # AlterPartition and the rest of our own
+_FOR_PEERS: Final = (56, 20001, 20003, 20004, 20005)  # AlterPartition and the rest of our own
 
 
 def _served() -> dict[int, ServedApi]:
