@@ -24,6 +24,9 @@ class PartitionRecord:
     last_known_elr: tuple[int, ...] = ()
     adding: tuple[int, ...] = ()  # KIP-455
     removing: tuple[int, ...] = ()
+    # Assigned replicas whose log can't be used, by their broker's own account. They stay so until
+    # that broker registers anew.
+    failed: tuple[int, ...] = ()
 
     @property
     def osr(self) -> tuple[int, ...]:
@@ -41,6 +44,7 @@ class PartitionRecord:
         leader: int | None = None,
         isr: tuple[int, ...] | None = None,
         replicas: tuple[int, ...] | None = None,
+        failed: tuple[int, ...] | None = None,
         bump_leader_epoch: bool = False,
     ) -> "PartitionRecord":
         """The next record: what is not given stays, and the epochs rise as they must."""
@@ -51,6 +55,7 @@ class PartitionRecord:
             leader=next_leader,
             isr=self.isr if isr is None else isr,
             replicas=self.replicas if replicas is None else replicas,
+            failed=self.failed if failed is None else failed,
             leader_epoch=self.leader_epoch + (1 if led_anew else 0),
             partition_epoch=self.partition_epoch + 1,
             controller_epoch=controller_epoch,
@@ -59,7 +64,8 @@ class PartitionRecord:
     def diff(self, previous: "PartitionRecord") -> str:
         """What changed since `previous`, for one log line; empty when nothing did."""
         parts = []
-        for name in ("leader", "isr", "replicas", "elr", "leader_epoch", "partition_epoch"):
+        names = ("leader", "isr", "replicas", "elr", "failed", "leader_epoch", "partition_epoch")
+        for name in names:
             before, after = getattr(previous, name), getattr(self, name)
             if before != after:
                 parts.append(f"{name} {before} -> {after}")

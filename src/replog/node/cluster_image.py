@@ -123,6 +123,7 @@ def _partition(index: int, record: PartitionRecord) -> ClusterPartition:
         last_known_elr=list(record.last_known_elr),
         adding_replicas=list(record.adding),
         removing_replicas=list(record.removing),
+        failed_replicas=list(record.failed),
         controller_epoch=record.controller_epoch,
     )
 
@@ -247,4 +248,5 @@ def _record(sent: ClusterPartition) -> PartitionRecord:
         last_known_elr=tuple(sent.last_known_elr),
         adding=tuple(sent.adding_replicas),
         removing=tuple(sent.removing_replicas),
+        failed=tuple(sent.failed_replicas),
     )

@@ -91,6 +91,7 @@ def test_a_partition_looks_like_kafkas_with_keys_of_ours() -> None:
         "partition_epoch": 9,
         "elr": [],
         "last_known_elr": [],
+        "failed_replicas": [],
         "topic_id": "AAECAwQFBgcICQoLDA0ODw",
     }
 
@@ -111,6 +112,7 @@ def records(draw: st.DrawFn) -> PartitionRecord:
         controller_epoch=draw(epochs),
         elr=tuple(draw(st.lists(st.integers(0, 3), unique=True))),
         last_known_elr=tuple(draw(st.lists(st.integers(0, 3), unique=True))),
+        failed=tuple(draw(st.lists(st.integers(0, 3), unique=True))),
         adding=tuple(draw(st.lists(st.integers(0, 3), unique=True))),
         removing=tuple(draw(st.lists(st.integers(0, 3), unique=True))),
     )

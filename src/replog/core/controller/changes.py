@@ -9,6 +9,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from replog.core.controller.election import elect
+from replog.core.controller.eligible import electable, has_settled, settle
 from replog.model.cluster import BrokerRecord, BrokerState
 from replog.model.errors import ErrorCode, Refused
 from replog.model.ids import NO_EPOCH, NO_LEADER
@@ -43,26 +44,36 @@ class Change:
 
 
 def reconcile(
-    record: PartitionRecord, liveness: Liveness, *, unclean: bool, controller_epoch: int
+    record: PartitionRecord,
+    liveness: Liveness,
+    *,
+    unclean: bool,
+    controller_epoch: int,
+    min_isr: int = 1,
 ) -> Change | None:
     """Bring one partition into line with who is alive.
 
     Covers a broker that died (it leaves the ISR unless it is the last member, and a leaderless
     partition elects), one that came up (a leaderless partition elects; nothing else moves), and one
     in controlled shutdown (leadership moves away, then it leaves the ISR; where nobody can take
-    over it goes on leading).
+    over it goes on leading). A replica whose log failed counts as one whose broker died.
+    Members that leave an ISR that is smaller than m afterwards stay eligible (`eligible.settle`).
     """
-    members = tuple(broker for broker in record.isr if broker in liveness.eligible)
+    eligible = liveness.eligible.difference(record.failed)
+    in_sync, _ = electable(record)
+    members = tuple(broker for broker in in_sync if broker in eligible)
     if members:
         isr = members
         keeps_leader = record.leader in members
     else:
-        keeps_leader = record.leader in record.isr and record.leader in liveness.leaving
-        isr = tuple(b for b in record.isr if b in liveness.leaving) if keeps_leader else record.isr
+        leaving = liveness.leaving.difference(record.failed)
+        keeps_leader = record.leader in record.isr and record.leader in leaving
+        isr = tuple(b for b in record.isr if b in leaving) if keeps_leader else record.isr
     if keeps_leader:
-        if isr == record.isr:
+        if isr == record.isr and has_settled(record, min_isr):
             return None
-        return Change(record.merge(controller_epoch=controller_epoch, isr=isr))
+        after = record.merge(controller_epoch=controller_epoch, isr=isr)
+        return Change(settle(record, after, min_isr))
     election = elect(record, liveness.eligible, unclean=unclean)
     if election.leader == NO_LEADER and record.leader == NO_LEADER:
         return None
@@ -72,10 +83,52 @@ def reconcile(
         isr=election.isr,
         bump_leader_epoch=True,
     )
-    if election.leader in record.elr:
-        elr = tuple(broker for broker in record.elr if broker != election.leader)
-        next_record = replace(next_record, elr=elr)
-    return Change(next_record, election.unclean)
+    if election.unclean:  # what the others hold beyond the new leader's log is committed no more
+        return Change(replace(next_record, elr=(), last_known_elr=()), unclean=True)
+    return Change(settle(record, next_record, min_isr))
+
+
+def replica_failed(
+    record: PartitionRecord,
+    broker: int,
+    liveness: Liveness,
+    *,
+    unclean: bool,
+    controller_epoch: int,
+) -> Change | None:
+    """`broker` can't use its log of this partition any more: as if it had died, for this one."""
+    if broker in record.failed or broker not in record.replicas:
+        return None
+    marked = replace(record, failed=(*record.failed, broker))
+    change = reconcile(marked, liveness, unclean=unclean, controller_epoch=controller_epoch)
+    return change or Change(marked.merge(controller_epoch=controller_epoch))
+
+
+def replica_read_only(
+    record: PartitionRecord,
+    broker: int,
+    liveness: Liveness,
+    *,
+    unclean: bool,
+    controller_epoch: int,
+) -> Change | None:
+    """`broker` has no room for more records: as if it was leaving, for this partition.
+
+    Somebody else of the ISR leads on. Where there is nobody, it goes on leading: what is there can
+    be read, and followers may yet catch up.
+    """
+    without = Liveness(liveness.eligible - {broker}, liveness.leaving | {broker})
+    return reconcile(record, without, unclean=unclean, controller_epoch=controller_epoch)
+
+
+def replicas_returned(
+    record: PartitionRecord, brokers: Collection[int], *, controller_epoch: int
+) -> PartitionRecord | None:
+    """`brokers` registered anew: what they said of their logs before does not hold any more."""
+    failed = tuple(broker for broker in record.failed if broker not in brokers)
+    if failed == record.failed:
+        return None
+    return record.merge(controller_epoch=controller_epoch, failed=failed)
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,6 +147,7 @@ def accept_isr(
     brokers: Mapping[int, BrokerRecord],
     *,
     controller_epoch: int,
+    min_isr: int = 1,
 ) -> PartitionRecord | Refused | None:
     """Judge an AlterPartition: a compare-and-set by the current leader on both epochs.
 
@@ -108,8 +162,7 @@ def accept_isr(
     isr = tuple(broker for broker, _ in proposal.isr)
     if isr == record.isr:
         return None
-    elr = tuple(broker for broker in record.elr if broker not in isr)
-    return replace(record.merge(controller_epoch=controller_epoch, isr=isr), elr=elr)
+    return settle(record, record.merge(controller_epoch=controller_epoch, isr=isr), min_isr)
 
 
 def _refuse_proposer(record: PartitionRecord, proposal: IsrProposal) -> Refused | None:
@@ -136,6 +189,8 @@ def _refuse_members(
     if record.leader not in members:
         return Refused(ErrorCode.INVALID_REQUEST, "the leader is in the ISR")
     for member, epoch in proposal.isr:
+        if member in record.failed:
+            return Refused(ErrorCode.INELIGIBLE_REPLICA, f"the log of broker {member} failed")
         broker = brokers.get(member)
         if broker is not None and epoch > broker.broker_epoch:
             # The leader knows of a newer registration. To call the member ineligible would be
@@ -176,5 +231,6 @@ def partitions_held_back(
     return sum(
         1
         for record in records
-        if record.leader == broker and any(other in eligible for other in record.replicas)
+        if record.leader == broker
+        and any(other in eligible and other not in record.failed for other in record.replicas)
     )

@@ -8,6 +8,7 @@ says so.
 from collections.abc import Collection
 from dataclasses import dataclass
 
+from replog.core.controller.eligible import electable, only_suspects
 from replog.model.ids import NO_LEADER
 from replog.model.partition import PartitionRecord
 
@@ -23,19 +24,23 @@ class Election:
 
 def elect(record: PartitionRecord, eligible: Collection[int], *, unclean: bool) -> Election:
     """Choose among the assigned replicas those that are `eligible` (alive, and not on their way
-    out).
+    out) and have a log that can be used.
 
     The ISR keeps its eligible members in their order. When none of them can lead, it stays as it is
-    while the partition is offline: whoever returns from it holds every committed record.
+    while the partition is offline: whoever returns from it holds every committed record. Who may
+    have lost a tail with its host (`last_known_elr`) is no choice, but where nobody else is left
+    its claim comes before an unclean election: their logs are going to be compared.
     """
-    members = tuple(broker for broker in record.isr if broker in eligible)
+    eligible = frozenset(eligible).difference(record.failed)
+    in_sync, others = electable(record)
+    members = tuple(broker for broker in in_sync if broker in eligible)
     for broker in record.replicas:
         if broker in members:
             return Election(broker, members)
     for broker in record.replicas:
-        if broker in eligible and broker in record.elr:
+        if broker in eligible and broker in others:
             return Election(broker, (broker,))
-    if unclean:
+    if unclean and not (only_suspects(record) and eligible.intersection(record.last_known_elr)):
         for broker in record.replicas:
             if broker in eligible:
                 return Election(broker, (broker,), unclean=True)

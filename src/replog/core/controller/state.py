@@ -5,11 +5,18 @@ that multi is durable does `ControllerImage.apply` take the draft over, and tell
 that brokers can be told.
 """
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass, field, replace
 
 from replog.core.controller import stored
-from replog.core.controller.changes import Liveness, reconcile
+from replog.core.controller.changes import (
+    Change,
+    Liveness,
+    reconcile,
+    replica_failed,
+    replica_read_only,
+    replicas_returned,
+)
 from replog.model.cluster import BrokerRecord, BrokerState, ClusterState, TopicRecord
 from replog.model.coordination import Create, Delete, Operation, SetData
 from replog.model.ids import ZERO_TOPIC_ID, TopicPartition
@@ -195,7 +202,26 @@ class Draft:
         if came:
             self.brokers.update(came)
             self.brokers_changed = True
+            self._believe_again(came)
             self.reconcile()
+
+    def _believe_again(self, came: Collection[int]) -> None:
+        """Brokers that came up have not said yet that a log of theirs can't be used."""
+        for tp, record in list(self.partitions()):
+            returned = replicas_returned(record, came, controller_epoch=self.epoch)
+            if returned is not None:
+                self.put_partition(tp, returned)
+
+    def replica_offline(self, tp: TopicPartition, broker: int, *, readable: bool) -> None:
+        """`broker` says that its log of a partition can't be used, or only be read."""
+        record = self.partition(tp)
+        if record is None:
+            return
+        rule = replica_read_only if readable else replica_failed
+        unclean = self._unclean(tp.topic)
+        self._put(
+            tp, rule(record, broker, self.liveness, unclean=unclean, controller_epoch=self.epoch)
+        )
 
     def set_broker_state(self, broker: int, state: BrokerState) -> None:
         """Move a registered broker to `state`, and partitions with it."""
@@ -213,10 +239,13 @@ class Draft:
                 unclean=self._unclean(tp.topic),
                 controller_epoch=self.epoch,
             )
-            if change is not None:
-                self.put_partition(tp, change.record)
-                if change.unclean:
-                    self.unclean.append(tp)
+            self._put(tp, change)
+
+    def _put(self, tp: TopicPartition, change: Change | None) -> None:
+        if change is not None:
+            self.put_partition(tp, change.record)
+            if change.unclean:
+                self.unclean.append(tp)
 
     def _unclean(self, name: str) -> bool:
         topic = self.topic(name)

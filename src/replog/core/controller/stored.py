@@ -136,6 +136,7 @@ def encode_partition(record: PartitionRecord, topic_id: bytes) -> bytes:
             "partition_epoch": record.partition_epoch,
             "elr": list(record.elr),
             "last_known_elr": list(record.last_known_elr),
+            "failed_replicas": list(record.failed),
             "topic_id": topic_id_text(topic_id),
         }
     )
@@ -323,6 +324,7 @@ def decode_partition(index: int, topic: StoredTopic, data: bytes) -> PartitionRe
         controller_epoch=reader.integer("controller_epoch"),
         elr=reader.integers("elr", optional=True),
         last_known_elr=reader.integers("last_known_elr", optional=True),
+        failed=reader.integers("failed_replicas", optional=True),
         adding=topic.adding.get(index, ()),
         removing=topic.removing.get(index, ()),
     )

@@ -77,6 +77,10 @@ from replog.model.messages.offset_for_leader_epoch import (
     OffsetForLeaderEpochResponse,
 )
 from replog.model.messages.produce import ProduceRequest, ProduceResponse
+from replog.model.messages.report_offline_replicas import (
+    ReportOfflineReplicasRequest,
+    ReportOfflineReplicasResponse,
+)
 from replog.model.messages.sync_group import SyncGroupRequest, SyncGroupResponse
 from replog.model.messages.txn_offset_commit import TxnOffsetCommitRequest, TxnOffsetCommitResponse
 from replog.model.messages.update_cluster import UpdateClusterRequest, UpdateClusterResponse
@@ -174,5 +178,14 @@ APIS: dict[int, Api] = {
     20003: Api(20003, "Forward", ForwardRequest, ForwardResponse, 0, 0, 0),
     20004: Api(
         20004, "ControlledShutdown", ControlledShutdownRequest, ControlledShutdownResponse, 0, 0, 0
+    ),
+    20005: Api(
+        20005,
+        "ReportOfflineReplicas",
+        ReportOfflineReplicasRequest,
+        ReportOfflineReplicasResponse,
+        0,
+        0,
+        0,
     ),
 }

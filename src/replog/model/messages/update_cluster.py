@@ -125,6 +125,7 @@ class ClusterPartition(Struct):
         "adding_replicas",
         "controller_epoch",
         "elr",
+        "failed_replicas",
         "index",
         "isr",
         "last_known_elr",
@@ -145,6 +146,7 @@ class ClusterPartition(Struct):
         Field("last_known_elr", "int32", array=True, default=()),
         Field("adding_replicas", "int32", array=True, default=()),
         Field("removing_replicas", "int32", array=True, default=()),
+        Field("failed_replicas", "int32", array=True, default=()),
         Field("controller_epoch", "int32", default=0),
     )
 
@@ -161,6 +163,7 @@ class ClusterPartition(Struct):
         last_known_elr: list[int] = NEW_LIST,
         adding_replicas: list[int] = NEW_LIST,
         removing_replicas: list[int] = NEW_LIST,
+        failed_replicas: list[int] = NEW_LIST,
         controller_epoch: int = 0,
     ) -> None:
         self.index: int = index
@@ -175,6 +178,7 @@ class ClusterPartition(Struct):
         self.removing_replicas: list[int] = (
             [] if removing_replicas is NEW_LIST else removing_replicas
         )
+        self.failed_replicas: list[int] = [] if failed_replicas is NEW_LIST else failed_replicas
         self.controller_epoch: int = controller_epoch
 
 

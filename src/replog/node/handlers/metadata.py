@@ -168,5 +168,9 @@ def _partition(
         leader_epoch=record.leader_epoch,
         replica_nodes=list(record.replicas),
         isr_nodes=list(record.isr),
-        offline_replicas=[broker for broker in record.replicas if broker not in endpoints],
+        offline_replicas=[
+            broker
+            for broker in record.replicas
+            if broker not in endpoints or broker in record.failed
+        ],
     )

@@ -1,0 +1,62 @@
+"""ReportOfflineReplicas, own API key 20005, version 0: a broker can't use some of its logs.
+
+Taken from brokers only. A replica that can't be read counts as one whose broker died: it leaves the
+ISR, leads no more, and is not elected until its broker registers anew. One that can only be read
+(its disk is full) leaves the ISR, and leads on only while nobody else could. Answered when it is
+durable; saying it again is free. Replicas of topics that are gone are passed over.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from replog.core.controller.state import Draft
+from replog.model.errors import ErrorCode
+from replog.model.ids import TopicPartition
+from replog.model.inputs import Received
+from replog.model.messages.report_offline_replicas import (
+    ReportOfflineReplicasRequest,
+    ReportOfflineReplicasResponse,
+)
+
+if TYPE_CHECKING:
+    from replog.node.node import Node
+
+
+def handle(
+    node: Node, request: Received, message: ReportOfflineReplicasRequest
+) -> ReportOfflineReplicasResponse | None:
+    if request.peer is None or request.peer.broker_id != message.broker_id:
+        return ReportOfflineReplicasResponse(error_code=ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
+    execute(node, message, lambda response: node.reply(request, response))
+    return None
+
+
+def execute(
+    node: Node,
+    message: ReportOfflineReplicasRequest,
+    respond: Callable[[ReportOfflineReplicasResponse], None],
+) -> None:
+    """Carry it out on the controller; `respond` runs exactly once."""
+
+    def plan(draft: Draft) -> Callable[[], None]:
+        broker = draft.brokers.get(message.broker_id)
+        if broker is None or broker.broker_epoch != message.broker_epoch:
+            return lambda: answer(ErrorCode.STALE_BROKER_EPOCH)
+        for sent in message.topics:
+            topic = draft.topic_by_id(sent.topic_id)
+            if topic is None:
+                continue
+            for partition in sent.partitions:
+                draft.replica_offline(
+                    TopicPartition(topic.name, partition.index),
+                    message.broker_id,
+                    readable=partition.readable,
+                )
+        return lambda: answer(ErrorCode.NONE)
+
+    def answer(error: ErrorCode) -> None:
+        respond(ReportOfflineReplicasResponse(error_code=error))
+
+    node.controlling.submit(plan, answer)
