@@ -362,7 +362,11 @@ def test_a_log_start_inside_a_segment() -> None:
     assert first is not None
     assert first.offset == 3
     disk.crash()
-    assert open_log(disk, CONFIG, log_start_offset=99).log_start_offset == 5
+    clean = open_log(disk, CONFIG, log_start_offset=99, clean=True, recovery_point=5)
+    assert (clean.log_start_offset, clean.log_end_offset) == (5, 5)
+    disk.crash()
+    behind = open_log(disk, CONFIG, log_start_offset=99)
+    assert (behind.log_start_offset, behind.log_end_offset) == (99, 99)
 
 
 def test_a_folder_without_segments_begins_where_it_is_told() -> None:

@@ -9,7 +9,7 @@ Errors: DiskError when the file system refuses, LogCorrupt when what it gives ba
 either the partition is to be taken offline: `abandon` it.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import Final
 
 from crc32c import crc32c
@@ -23,17 +23,15 @@ from replog.log.errors import OffsetsNotContiguous
 from replog.log.files import folder_for_deletion
 from replog.log.identity import identify, sync_identity
 from replog.log.producer_snapshot import ProducerSnapshots
+from replog.log.reading import ReadableLog
 from replog.log.results import (
     NO_APPEND_TIME,
     AppendResult,
-    LogRead,
-    OutOfRange,
     RecoveryReport,
     Truncation,
 )
 from replog.log.segment import Segment
 from replog.log.shrinking import ShrinkingLog
-from replog.log.time_lookup import TimeAndOffset, find_latest, find_time
 from replog.log.transaction_index import AbortedTransactions
 from replog.records.errors import CorruptBatch
 from replog.records.header import (
@@ -45,16 +43,12 @@ from replog.records.header import (
     stamp_log_append_time,
 )
 
-# Sealed segments whose indexes stay in memory (two megabytes each for a full gigabyte of small
-# batches).
-LOADED_SEGMENTS_MAX: Final = 4
-
 _INDEX_ENTRY_BYTES_MAX: Final = 12
 # Of a batch, and of an offset in its segment: indexes hold them in 32 bits.
 _POSITION_MAX: Final = 2**31 - 1
 
 
-class PartitionLog(ShrinkingLog):
+class PartitionLog(ReadableLog, ShrinkingLog):
     """See the module's text. Make one with `open`."""
 
     def __init__(
@@ -133,6 +127,10 @@ class PartitionLog(ShrinkingLog):
             report=report,
         )
         log.recovery_point = min(recovery_point, log.log_end_offset)
+        if log_start_offset > log.log_end_offset and not clean:
+            # All that a power cut has left was deleted before: no offset is given twice.
+            report.reasons.append(f"{directory} begins anew at {log_start_offset}, its known start")
+            log.reset_to(log_start_offset)
         log.log_start_offset = min(max(log_start_offset, log.log_start_offset), log.log_end_offset)
         epochs.truncate_from_start(log.log_start_offset)
         return log
@@ -311,85 +309,6 @@ class PartitionLog(ShrinkingLog):
         self._active = created
         self._keep_loaded(active)
         return created
-
-    # Reads --------------------------------------------------------------------------------------
-
-    def read(
-        self, offset: int, max_bytes: int, *, upto: int, min_one: bool
-    ) -> LogRead | OutOfRange:
-        """Whole batches from the one that holds `offset` on, from one segment, at most `max_bytes`.
-
-        Nothing at or behind `upto` (a batch that reaches across it is left out). With `min_one` the
-        first batch comes even when it is larger. Raises LogCorrupt or DiskError.
-        """
-        end_offset = self.log_end_offset
-        if upto > end_offset:
-            upto = end_offset
-        if offset < self.log_start_offset or offset > end_offset:
-            return OutOfRange(self.log_start_offset, end_offset)
-        if offset >= upto:
-            return LogRead(None, offset)
-        segment = self._active
-        if offset >= segment.base_offset:
-            return LogRead(segment.range(offset, upto, max_bytes, min_one), offset)
-        index = self._index_of(offset)
-        while index < len(self._segments):
-            segment = self._segments[index]
-            if segment.base_offset >= upto:
-                break
-            self._keep_loaded(segment)
-            if segment.position_of(offset) < segment.size:
-                return LogRead(segment.range(offset, upto, max_bytes, min_one), offset)
-            index += 1  # compaction took the rest of this segment
-        return LogRead(None, offset)
-
-    def headers_from(self, offset: int) -> Iterator[BatchHeader]:
-        """Headers of all batches from the one that holds `offset` on, read in large pieces.
-
-        Each `position` is the one in its segment's file. The log must not change meanwhile.
-        """
-        for index in range(self._index_of(offset), len(self._segments)):
-            segment = self._segments[index]
-            self._keep_loaded(segment)
-            yield from segment.headers(segment.position_of(offset))
-
-    def offset_for_time(self, timestamp: int) -> TimeAndOffset | None:
-        """The first record, by offset, that is not earlier than `timestamp` (ms), or None."""
-        found = find_time(self._segments, timestamp, self.log_start_offset)
-        self._note_loaded()
-        return found
-
-    def offset_for_latest_time(self) -> TimeAndOffset | None:
-        """The first record that has the largest timestamp (KIP-734); None in an empty log."""
-        found = find_latest(self._segments, self.log_start_offset)
-        self._note_loaded()
-        return found
-
-    def _index_of(self, offset: int) -> int:
-        """Index of the segment that holds `offset`, or the first one."""
-        low, high = 0, len(self._segments)
-        while high - low > 1:
-            middle = (low + high) // 2
-            if self._segments[middle].base_offset <= offset:
-                low = middle
-            else:
-                high = middle
-        return low
-
-    def _keep_loaded(self, segment: Segment) -> None:
-        """Note the use of a sealed segment's indexes; the least used ones leave memory."""
-        if segment is self._active or (self._loaded and self._loaded[-1] is segment):
-            return
-        if segment in self._loaded:
-            self._loaded.remove(segment)
-        self._loaded.append(segment)
-        if len(self._loaded) > LOADED_SEGMENTS_MAX:
-            self._loaded.pop(0).unload()
-
-    def _note_loaded(self) -> None:
-        for segment in self._segments[:-1]:
-            if segment.loaded:
-                self._keep_loaded(segment)
 
     # Cuts ---------------------------------------------------------------------------------------
 
