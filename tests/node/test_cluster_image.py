@@ -53,7 +53,7 @@ def test_any_history_arrives_in_any_pieces(history: list[tuple[object, ...]]) ->
     broker = first.cluster
     base, pending, topic_number = 0, Delta(), 0
     for step in [*history, ("send",)]:
-        draft = Draft(image, unclean_default=False)
+        draft = Draft(image)
         match step:
             case ("brokers", dict() as registered):
                 draft.registrations(

@@ -36,6 +36,18 @@ class Endpoint:
 
 
 @dataclass(frozen=True, slots=True)
+class BrokerLife:
+    """One registration as far as it tells whether the broker may have lost records since the one
+    before (mission rule 13). Empty texts: not known."""
+
+    broker_epoch: int  # of the registration
+    boot_id: str = ""  # of the host
+    folder_id: str = ""  # of the log folder, made up when the folder is new
+    incarnation: str = ""  # of the process
+    stopped_epoch: int = NO_EPOCH  # of the registration after which it stopped cleanly before
+
+
+@dataclass(frozen=True, slots=True)
 class BrokerRecord:
     """One registered broker."""
 
@@ -44,6 +56,7 @@ class BrokerRecord:
     endpoints: tuple[Endpoint, ...]
     rack: str | None = None
     state: BrokerState = BrokerState.ACTIVE
+    life: BrokerLife | None = field(default=None, compare=False)  # known to the controller alone
 
     @property
     def eligible(self) -> bool:

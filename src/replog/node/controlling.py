@@ -21,6 +21,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from replog.core.controller.eligible import TopicRules
 from replog.core.controller.loading import ROOTS, load_image
 from replog.core.controller.state import ControllerImage, Draft
 from replog.model.cluster import BrokerRecord
@@ -37,9 +38,11 @@ from replog.model.coordination import (
     WriteFailed,
     WriteResult,
 )
+from replog.model.config_values import Value
 from replog.model.errors import ErrorCode
 from replog.model.inputs import CoordinatorRead, CoordinatorWritten
 from replog.model.outputs import Level
+from replog.model.topic_config import topic_value
 from replog.node.pushes import Pushes
 
 if TYPE_CHECKING:
@@ -288,8 +291,7 @@ class Controlling:
         image, fence = self.image, self.fence()
         if image is None or fence is None:
             return
-        default = self._node.config.unclean_leader_election_enable
-        draft = Draft(image, unclean_default=default)
+        draft = Draft(image, rules=self._rules)
         intents: list[_Intent] = []
         answers: list[Callable[[], None]] = []
         while self._queue and draft.size < OPERATIONS_MAX:
@@ -317,6 +319,18 @@ class Controlling:
             self._pump()
 
         self._node.write_coordinator(tuple(batch.operations), done)
+
+    def _rules(self, overrides: Mapping[str, str]) -> TopicRules:
+        config = self._node.config
+
+        def value(name: str) -> Value:
+            return topic_value(config, name, overrides)
+
+        return TopicRules(
+            min_isr=int(str(value("min.insync.replicas"))),
+            unclean=bool(value("unclean.leader.election.enable")),
+            durable=value("replog.durability") == "fsync",
+        )
 
     def _on_written(self, batch: _Batch, result: WriteResult) -> None:
         image = self._image

@@ -38,10 +38,16 @@ def partition(
 
 
 def bring_into_line(
-    record: PartitionRecord, eligible: set[int], leaving: set[int] | None = None
+    record: PartitionRecord,
+    eligible: set[int],
+    leaving: set[int] | None = None,
+    *,
+    min_isr: int = 1,
 ) -> Change | None:
     liveness = Liveness(frozenset(eligible), frozenset(leaving or ()))
-    return reconcile(record, liveness, unclean=False, controller_epoch=CONTROLLER_EPOCH)
+    return reconcile(
+        record, liveness, unclean=False, controller_epoch=CONTROLLER_EPOCH, min_isr=min_isr
+    )
 
 
 # (what happens, record, eligible, leaving, leader after, ISR after, leader epochs gone by)
@@ -135,9 +141,9 @@ def test_a_leader_from_the_elr_leaves_it() -> None:
     record = PartitionRecord(
         replicas=(0, 1, 2), isr=(2,), leader=2, leader_epoch=1, partition_epoch=1, elr=(0, 1)
     )
-    change = bring_into_line(record, {0, 1})
+    change = bring_into_line(record, {0, 1}, min_isr=2)
     assert change is not None
-    assert (change.record.leader, change.record.isr, change.record.elr) == (0, (0,), (1,))
+    assert (change.record.leader, change.record.isr, change.record.elr) == (0, (0,), (1, 2))
 
 
 ids = st.integers(0, 4)

@@ -186,7 +186,7 @@ def draft(*records: PartitionRecord) -> Draft:
     cluster = ClusterState(cluster_id="c", controller_epoch=EPOCH)
     cluster.brokers = {broker: BrokerRecord(broker, 100 + broker, ()) for broker in ALL}
     cluster.put_topic(TopicRecord("t", bytes(16), list(records)))
-    return Draft(ControllerImage(cluster), unclean_default=False)
+    return Draft(ControllerImage(cluster))
 
 
 def test_a_broker_says_so_and_comes_back() -> None:

@@ -1,9 +1,12 @@
 """Drafts against a store in memory: whatever is committed, a later load finds it again."""
 
+from collections.abc import Mapping
+
 import pytest
 
 from replog.core.controller import stored
 from replog.core.controller.changes import new_partition
+from replog.core.controller.eligible import TopicRules
 from replog.core.controller.loading import ROOTS, Loaded, load_image
 from replog.core.controller.state import Delta, Draft
 from replog.model.cluster import BrokerRecord, BrokerState, Endpoint, TopicRecord
@@ -16,6 +19,15 @@ T0 = TopicPartition("t", 0)
 
 def broker(broker_id: int, epoch: int) -> BrokerRecord:
     return BrokerRecord(broker_id, epoch, (Endpoint("PLAINTEXT", "h", 9092 + broker_id),))
+
+
+def rules_of(overrides: Mapping[str, str], *, unclean: bool = False) -> TopicRules:
+    """What the tests' topics say in their settings."""
+    return TopicRules(
+        min_isr=int(overrides.get("min.insync.replicas", "1")),
+        unclean=overrides.get("unclean.leader.election.enable", str(unclean)).lower() == "true",
+        durable=overrides.get("replog.durability") == "fsync",
+    )
 
 
 class Store:
@@ -34,7 +46,9 @@ class Store:
         return self.loaded
 
     def draft(self, *, unclean: bool = False) -> Draft:
-        return Draft(self.loaded.image, unclean_default=unclean)
+        return Draft(
+            self.loaded.image, rules=lambda overrides: rules_of(overrides, unclean=unclean)
+        )
 
     def commit(self, draft: Draft) -> Delta:
         result, _ = self.tree.write(None, draft.operations())

@@ -95,12 +95,15 @@ def replica_failed(
     *,
     unclean: bool,
     controller_epoch: int,
+    min_isr: int = 1,
 ) -> Change | None:
     """`broker` can't use its log of this partition any more: as if it had died, for this one."""
     if broker in record.failed or broker not in record.replicas:
         return None
     marked = replace(record, failed=(*record.failed, broker))
-    change = reconcile(marked, liveness, unclean=unclean, controller_epoch=controller_epoch)
+    change = reconcile(
+        marked, liveness, unclean=unclean, controller_epoch=controller_epoch, min_isr=min_isr
+    )
     return change or Change(marked.merge(controller_epoch=controller_epoch))
 
 
@@ -111,6 +114,7 @@ def replica_read_only(
     *,
     unclean: bool,
     controller_epoch: int,
+    min_isr: int = 1,
 ) -> Change | None:
     """`broker` has no room for more records: as if it was leaving, for this partition.
 
@@ -118,7 +122,9 @@ def replica_read_only(
     be read, and followers may yet catch up.
     """
     without = Liveness(liveness.eligible - {broker}, liveness.leaving | {broker})
-    return reconcile(record, without, unclean=unclean, controller_epoch=controller_epoch)
+    return reconcile(
+        record, without, unclean=unclean, controller_epoch=controller_epoch, min_isr=min_isr
+    )
 
 
 def replicas_returned(

@@ -59,7 +59,7 @@ def _kept(brokers: Collection[int], record: PartitionRecord) -> tuple[int, ...]:
 
 
 def may_have_lost(before: BrokerLife | None, now: BrokerLife | None) -> str | None:
-    """Why a broker that registers as `now` may lack what it had as `before`; None: it lacks nothing.
+    """Why a broker that registers as `now` may lack what it had as `before`; None: it does not.
 
     "disk": its log folder is another one. "tail": its host restarted, and there is no marker of a
     clean stop that names the very registration that was known last. A process that died on a host

@@ -8,8 +8,14 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from replog.core.controller import stored
-from replog.core.controller.state import ControllerImage, offline_topic
-from replog.model.cluster import BrokerRecord, BrokerState, ClusterState, TopicRecord
+from replog.core.controller.state import ControllerImage, Losses, offline_topic
+from replog.model.cluster import (
+    BrokerLife,
+    BrokerRecord,
+    BrokerState,
+    ClusterState,
+    TopicRecord,
+)
 from replog.model.coordination import (
     BROKER_IDS,
     CONFIG_BROKERS,
@@ -20,7 +26,7 @@ from replog.model.coordination import (
 from replog.model.ids import NO_EPOCH, ZERO_TOPIC_ID, TopicPartition
 
 # What a controller reads when it begins.
-ROOTS = ("/brokers", "/config", stored.BROKER_STATES)
+ROOTS = ("/brokers", "/config", stored.BROKER_STATES, stored.BROKER_LIVES, stored.LOSSES)
 
 
 @dataclass(slots=True)
@@ -65,7 +71,32 @@ def load_image(
             continue
         cluster.broker_configs["" if name == stored.DEFAULT_BROKER_CONFIG else name] = settings
     _load_broker_states(loaded, nodes)
+    _load_lives(loaded, nodes)
     return loaded
+
+
+def _load_lives(loaded: Loaded, nodes: Mapping[str, StoredNode]) -> None:
+    for name, node in sorted(_children(nodes, stored.BROKER_LIVES).items()):
+        try:
+            broker = stored.decode_broker_id(name)
+        except stored.BadNode:
+            continue
+        try:
+            loaded.image.lives[broker] = stored.decode_broker_life(node.data)
+        except stored.BadNode as error:
+            # The node is there, and no registration is like it: whoever comes has lost all.
+            loaded.image.lives[broker] = BrokerLife(NO_EPOCH, "unknown", "unknown")
+            loaded.reports.append(
+                f"broker {broker} counts as having lost its disk, as its node "
+                f"{stored.broker_life_path(broker)} is bad: {error}"
+            )
+    node_of_losses = nodes.get(stored.LOSSES)
+    if node_of_losses is not None:
+        try:
+            loaded.image.losses = Losses(*stored.decode_losses(node_of_losses.data))
+        except stored.BadNode as error:
+            loaded.image.losses = Losses()
+            loaded.reports.append(f"{stored.LOSSES} begins at 0 again, as it is bad: {error}")
 
 
 def _load_broker_states(loaded: Loaded, nodes: Mapping[str, StoredNode]) -> None:

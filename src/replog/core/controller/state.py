@@ -5,10 +5,10 @@ that multi is durable does `ControllerImage.apply` take the draft over, and tell
 that brokers can be told.
 """
 
-from collections.abc import Collection, Iterator
+from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 
-from replog.core.controller import stored
+from replog.core.controller import reassignment, stored
 from replog.core.controller.changes import (
     Change,
     Liveness,
@@ -17,7 +17,20 @@ from replog.core.controller.changes import (
     replica_read_only,
     replicas_returned,
 )
-from replog.model.cluster import BrokerRecord, BrokerState, ClusterState, TopicRecord
+from replog.core.controller.eligible import (
+    TopicRules,
+    led_by_suspect,
+    may_have_lost,
+    only_suspects,
+    suspect,
+)
+from replog.model.cluster import (
+    BrokerLife,
+    BrokerRecord,
+    BrokerState,
+    ClusterState,
+    TopicRecord,
+)
 from replog.model.coordination import Create, Delete, Operation, SetData
 from replog.model.ids import ZERO_TOPIC_ID, TopicPartition
 from replog.model.partition import PartitionRecord
@@ -44,6 +57,15 @@ class Delta:
             self.topics[name] = None if whole else (known or set()) | (partitions or set())
 
 
+@dataclass(frozen=True, slots=True)
+class Losses:
+    """Elections since the cluster began after which committed records may be missing."""
+
+    unclean: int = 0  # somebody out of sync was allowed to lead
+    power_cut: int = 0  # all who were in sync came back from a restart of their hosts
+    stored: bool = True  # whether there is a node for it
+
+
 @dataclass(slots=True)
 class ControllerImage:
     """What the coordinator holds, as of the last multi that this controller knows to be durable.
@@ -56,6 +78,9 @@ class ControllerImage:
     config_nodes: set[str] = field(default_factory=set)  # topics with a node under /config/topics
     broken: dict[str, str] = field(default_factory=dict)  # topics that can't be read, and why
     states_stored: bool = False  # whether the broker table has its node
+    # The newest registration of every broker that the controller has dealt with, gone or not.
+    lives: dict[int, BrokerLife] = field(default_factory=dict)
+    losses: Losses = field(default_factory=lambda: Losses(stored=False))
 
     @property
     def epoch(self) -> int:
@@ -83,6 +108,8 @@ class ControllerImage:
             cluster.brokers = draft.brokers
             self.states_stored = True
             delta.brokers = True
+        self.lives.update(draft.lives)
+        self.losses = draft.losses
         cluster.version += 1
         return delta
 
@@ -90,9 +117,16 @@ class ControllerImage:
 class Draft:
     """Changes to the image that are not committed yet. Reads see them."""
 
-    def __init__(self, image: ControllerImage, *, unclean_default: bool) -> None:
+    def __init__(
+        self,
+        image: ControllerImage,
+        *,
+        rules: Callable[[Mapping[str, str]], TopicRules] = lambda overrides: TopicRules(),
+    ) -> None:
+        """`rules` tells from a topic's own settings what holds for it."""
         self._image = image
-        self._unclean_default = unclean_default
+        self._rules_of = rules
+        self._rules: dict[str, TopicRules] = {}
         self.epoch = image.epoch
         self.brokers: dict[int, BrokerRecord] = dict(image.cluster.brokers)
         self.brokers_changed = False
@@ -100,6 +134,9 @@ class Draft:
         self.created: dict[str, TopicRecord] = {}
         self.deleted: dict[str, TopicRecord] = {}
         self.unclean: list[TopicPartition] = []  # elections that may have lost committed records
+        self.power_cut: dict[TopicPartition, str] = {}  # likewise, with what was compared
+        self.lives: dict[int, BrokerLife] = {}  # registrations that are dealt with in this draft
+        self.suspects: dict[int, str] = {}  # brokers that may have lost records, and what
 
     # ---- reading ------------------------------------------------------------------------
 
@@ -203,6 +240,7 @@ class Draft:
             self.brokers.update(came)
             self.brokers_changed = True
             self._believe_again(came)
+            self._judge_lives(came)
             self.reconcile()
 
     def _believe_again(self, came: Collection[int]) -> None:
@@ -212,16 +250,77 @@ class Draft:
             if returned is not None:
                 self.put_partition(tp, returned)
 
+    def _judge_lives(self, came: Mapping[int, BrokerRecord]) -> None:
+        """Brokers that came up may have lost what ISR and ELR say that they have."""
+        for broker, record in came.items():
+            if record.life is None:
+                continue
+            lost = may_have_lost(self._image.lives.get(broker), record.life)
+            self.lives[broker] = record.life
+            if lost is not None:
+                self.suspects[broker] = lost
+        if not self.suspects:
+            return
+        for tp, partition in list(self.partitions()):
+            durable = self.rules(tp.topic).durable
+            for broker, lost in self.suspects.items():
+                # With durability `fsync` a tail that was lost was committed nowhere.
+                if broker in came and not (durable and lost == "tail"):
+                    known = self.partition(tp) or partition
+                    after = suspect(known, broker, controller_epoch=self.epoch)
+                    if after is not None:
+                        self.put_partition(tp, after)
+
+    def lead_after_power_cut(self, tp: TopicPartition, leader: int, compared: str) -> bool:
+        """Let `leader` begin anew, as its log is the greatest; False when that is not needed any
+        more, or it can't lead now."""
+        record = self.partition(tp)
+        broker = self.brokers.get(leader)
+        if record is None or not only_suspects(record) or leader not in record.last_known_elr:
+            return False
+        if broker is None or not broker.eligible or leader in record.failed:
+            return False
+        self.put_partition(tp, led_by_suspect(record, leader, controller_epoch=self.epoch))
+        self.power_cut[tp] = compared
+        return True
+
+    def change_isr(self, tp: TopicPartition, record: PartitionRecord) -> PartitionRecord:
+        """Store what became of a leader's proposal; a move that this was waiting for ends now."""
+        done = self._moved(tp, record)
+        self.put_partition(tp, done)
+        return done
+
+    def _moved(self, tp: TopicPartition, record: PartitionRecord) -> PartitionRecord:
+        min_isr = self.rules(tp.topic).min_isr if record.adding or record.removing else 1
+        done = reassignment.complete(
+            record, self.liveness.eligible, controller_epoch=self.epoch, min_isr=min_isr
+        )
+        return done or record
+
+    @property
+    def losses(self) -> Losses:
+        """As of this draft."""
+        before = self._image.losses
+        if not self.unclean and not self.power_cut:
+            return before
+        return Losses(before.unclean + len(self.unclean), before.power_cut + len(self.power_cut))
+
     def replica_offline(self, tp: TopicPartition, broker: int, *, readable: bool) -> None:
         """`broker` says that its log of a partition can't be used, or only be read."""
         record = self.partition(tp)
         if record is None:
             return
         rule = replica_read_only if readable else replica_failed
-        unclean = self._unclean(tp.topic)
-        self._put(
-            tp, rule(record, broker, self.liveness, unclean=unclean, controller_epoch=self.epoch)
+        rules = self.rules(tp.topic)
+        change = rule(
+            record,
+            broker,
+            self.liveness,
+            unclean=rules.unclean,
+            controller_epoch=self.epoch,
+            min_isr=rules.min_isr,
         )
+        self.put_change(tp, change)
 
     def set_broker_state(self, broker: int, state: BrokerState) -> None:
         """Move a registered broker to `state`, and partitions with it."""
@@ -233,24 +332,34 @@ class Draft:
         """Bring every partition into line with the broker table."""
         liveness = self.liveness
         for tp, record in list(self.partitions()):
+            rules = self.rules(tp.topic)
             change = reconcile(
                 record,
                 liveness,
-                unclean=self._unclean(tp.topic),
+                unclean=rules.unclean,
                 controller_epoch=self.epoch,
+                min_isr=rules.min_isr,
             )
-            self._put(tp, change)
+            self.put_change(tp, change)
+            now = record if change is None else change.record
+            moved = self._moved(tp, now)
+            if moved is not now:
+                self.put_partition(tp, moved)
 
-    def _put(self, tp: TopicPartition, change: Change | None) -> None:
+    def put_change(self, tp: TopicPartition, change: Change | None) -> None:
+        """Take a change over, and count it when it is an unclean election."""
         if change is not None:
             self.put_partition(tp, change.record)
             if change.unclean:
                 self.unclean.append(tp)
 
-    def _unclean(self, name: str) -> bool:
-        topic = self.topic(name)
-        override = topic.configs.get("unclean.leader.election.enable") if topic else None
-        return self._unclean_default if override is None else override.strip().lower() == "true"
+    def rules(self, name: str) -> TopicRules:
+        """What holds for elections of a topic."""
+        found = self._rules.get(name)
+        if found is None:
+            topic = self.topic(name)
+            found = self._rules[name] = self._rules_of({} if topic is None else topic.configs)
+        return found
 
     # ---- what is to be stored -----------------------------------------------------------
 
@@ -263,6 +372,8 @@ class Draft:
                 operations.append(Delete(stored.topic_config_path(name), recursive=True))
         for topic in self.created.values():
             operations.extend(self._creation(topic))
+        for name in self._moved_topics():
+            operations.append(SetData(stored.topic_path(name), self._topic_node(name)))
         for tp, record in self.changed.items():
             topic_id = self._image.cluster.topics[tp.topic].topic_id
             data = stored.encode_partition(record, topic_id)
@@ -273,7 +384,39 @@ class Draft:
                 operations.append(SetData(stored.BROKER_STATES, data))
             else:
                 operations.append(Create(stored.BROKER_STATES, data))
+        for broker, life in sorted(self.lives.items()):
+            path = stored.broker_life_path(broker)
+            known = broker in self._image.lives
+            data = stored.encode_broker_life(life)
+            operations.append(SetData(path, data) if known else Create(path, data))
+        if self.unclean or self.power_cut:
+            data = stored.encode_losses(self.losses.unclean, self.losses.power_cut)
+            known = self._image.losses.stored
+            make = SetData if known else Create
+            operations.append(make(stored.LOSSES, data))
         return operations
+
+    def _moved_topics(self) -> list[str]:
+        """Topics of which a partition has other replicas than before."""
+        topics = self._image.cluster.topics
+        moved: dict[str, None] = {}
+        for tp, record in self.changed.items():
+            before = topics[tp.topic].partitions[tp.partition]
+            if (before.replicas, before.adding, before.removing) != (
+                record.replicas,
+                record.adding,
+                record.removing,
+            ):
+                moved[tp.topic] = None
+        return list(moved)
+
+    def _topic_node(self, name: str) -> bytes:
+        topic = self._image.cluster.topics[name]
+        partitions = [
+            self.changed.get(TopicPartition(name, index), record)
+            for index, record in enumerate(topic.partitions)
+        ]
+        return stored.encode_topic(replace(topic, partitions=partitions))
 
     def _creation(self, topic: TopicRecord) -> Iterator[Operation]:
         yield Create(stored.topic_path(topic.name), stored.encode_topic(topic))

@@ -7,7 +7,7 @@ import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from replog.model.cluster import BrokerRecord, BrokerState, Endpoint, TopicRecord
+from replog.model.cluster import BrokerLife, BrokerRecord, BrokerState, Endpoint, TopicRecord
 from replog.model.coordination import (
     BROKER_IDS,
     CONFIG_BROKERS,
@@ -20,6 +20,11 @@ from replog.model.partition import PartitionRecord
 # Table of brokers as the controller last dealt with them, so that its successor can tell a broker
 # that restarted in between from one that stayed up.
 BROKER_STATES = "/replog/broker_states"
+# The newest registration of each broker that a controller has dealt with, gone or not: what a
+# broker that comes back may have lost is judged by it.
+BROKER_LIVES = "/replog/brokers"
+# How many elections may have lost committed records, since the cluster began.
+LOSSES = "/replog/losses"
 DEFAULT_BROKER_CONFIG = "<default>"
 
 # By their numbers in Kafka's protocol.
@@ -42,10 +47,15 @@ class Registration:
     incarnation: str  # of the process: tells an own stale registration from that of a stranger
     timestamp_ms: int
     inter_broker_version: int
+    folder_id: str = ""  # of the log folder
+    stopped_epoch: int = NO_EPOCH  # registration of the run before this one, if it ended so
 
     def record(self, broker_epoch: int) -> BrokerRecord:
         """The broker, under the epoch of this registration."""
-        return BrokerRecord(self.broker_id, broker_epoch, self.endpoints, self.rack)
+        life = BrokerLife(
+            broker_epoch, self.boot_id, self.folder_id, self.incarnation, self.stopped_epoch
+        )
+        return BrokerRecord(self.broker_id, broker_epoch, self.endpoints, self.rack, life=life)
 
 
 # ---- paths ------------------------------------------------------------------------------
@@ -53,6 +63,10 @@ class Registration:
 
 def broker_path(broker_id: int) -> str:
     return f"{BROKER_IDS}/{broker_id}"
+
+
+def broker_life_path(broker_id: int) -> str:
+    return f"{BROKER_LIVES}/{broker_id}"
 
 
 def topic_path(topic: str) -> str:
@@ -99,6 +113,8 @@ def encode_registration(registration: Registration) -> bytes:
             "clean_start": registration.clean_start,
             "incarnation": registration.incarnation,
             "inter_broker_version": registration.inter_broker_version,
+            "folder_id": registration.folder_id,
+            "stopped_epoch": registration.stopped_epoch,
         }
     )
 
@@ -154,6 +170,24 @@ def encode_broker_states(brokers: Mapping[int, BrokerRecord]) -> bytes:
         for broker in sorted(brokers)
     }
     return _dump({"version": 1, "brokers": table})
+
+
+def encode_broker_life(life: BrokerLife) -> bytes:
+    """The node `/replog/brokers/<id>`."""
+    return _dump(
+        {
+            "version": 1,
+            "epoch": life.broker_epoch,
+            "boot_id": life.boot_id,
+            "folder_id": life.folder_id,
+            "incarnation": life.incarnation,
+        }
+    )
+
+
+def encode_losses(unclean: int, power_cut: int) -> bytes:
+    """The node `/replog/losses`."""
+    return _dump({"version": 1, "unclean_elections": unclean, "power_cut_elections": power_cut})
 
 
 def _endpoint_text(endpoint: Endpoint) -> str:
@@ -243,6 +277,8 @@ def decode_registration(broker_id: int, data: bytes) -> Registration:
         incarnation=reader.optional_text("incarnation") or "",
         timestamp_ms=_decimal(reader.optional_text("timestamp") or "0"),
         inter_broker_version=reader.integer("inter_broker_version", 0),
+        folder_id=reader.optional_text("folder_id") or "",
+        stopped_epoch=reader.integer("stopped_epoch", NO_EPOCH),
     )
 
 
@@ -360,6 +396,23 @@ def decode_broker_states(data: bytes) -> dict[int, tuple[int, BrokerState]]:
         epoch = _integer(entry.get("epoch", NO_EPOCH), "epoch")
         states[_decimal(broker)] = (epoch, BrokerState[name])
     return states
+
+
+def decode_broker_life(data: bytes) -> BrokerLife:
+    """The inverse of `encode_broker_life`."""
+    reader = _Reader(data)
+    return BrokerLife(
+        broker_epoch=reader.integer("epoch"),
+        boot_id=reader.optional_text("boot_id") or "",
+        folder_id=reader.optional_text("folder_id") or "",
+        incarnation=reader.optional_text("incarnation") or "",
+    )
+
+
+def decode_losses(data: bytes) -> tuple[int, int]:
+    """Unclean elections, and those after a power cut."""
+    reader = _Reader(data)
+    return reader.integer("unclean_elections"), reader.integer("power_cut_elections")
 
 
 def decode_broker_id(name: str) -> int:

@@ -10,6 +10,7 @@ from replog.model.messages.base import NEW_LIST, ZERO_UUID, Field, Request, Resp
 
 class AlterPartitionResponsePartitionData(Struct):
     __slots__ = (
+        "elr",
         "error_code",
         "isr",
         "leader_epoch",
@@ -26,6 +27,7 @@ class AlterPartitionResponsePartitionData(Struct):
         Field("isr", "int32", array=True, default=()),
         Field("leader_recovery_state", "int8", default=0),
         Field("partition_epoch", "int32", default=0),
+        Field("elr", "int32", 3, array=True, tag=10000, default=(), ignorable=True),
     )
 
     def __init__(
@@ -38,6 +40,7 @@ class AlterPartitionResponsePartitionData(Struct):
         isr: list[int] = NEW_LIST,
         leader_recovery_state: int = 0,
         partition_epoch: int = 0,
+        elr: list[int] = NEW_LIST,
     ) -> None:
         self.partition_index: int = partition_index
         self.error_code: int = error_code
@@ -46,6 +49,7 @@ class AlterPartitionResponsePartitionData(Struct):
         self.isr: list[int] = [] if isr is NEW_LIST else isr
         self.leader_recovery_state: int = leader_recovery_state
         self.partition_epoch: int = partition_epoch
+        self.elr: list[int] = [] if elr is NEW_LIST else elr
 
 
 class AlterPartitionResponseTopicData(Struct):

@@ -45,6 +45,7 @@ class DescribedReplica(Struct):
         "latest_epoch",
         "leader_epoch",
         "leader_id",
+        "log_bytes",
         "log_end_offset",
         "log_start_offset",
         "role",
@@ -59,6 +60,7 @@ class DescribedReplica(Struct):
         Field("log_end_offset", "int64", default=0),
         Field("high_watermark", "int64", default=0),
         Field("latest_epoch", "int32", default=0),
+        Field("log_bytes", "int64", default=0),
         Field("isr", "int32", array=True, default=()),
         Field("caught_up_ms_ago", "struct", array=True, struct=ReplicaProgress, default=()),
     )
@@ -75,6 +77,7 @@ class DescribedReplica(Struct):
         log_end_offset: int = 0,
         high_watermark: int = 0,
         latest_epoch: int = 0,
+        log_bytes: int = 0,
         isr: list[int] = NEW_LIST,
         caught_up_ms_ago: list[ReplicaProgress] = NEW_LIST,
     ) -> None:
@@ -87,6 +90,7 @@ class DescribedReplica(Struct):
         self.log_end_offset: int = log_end_offset
         self.high_watermark: int = high_watermark
         self.latest_epoch: int = latest_epoch
+        self.log_bytes: int = log_bytes
         self.isr: list[int] = [] if isr is NEW_LIST else isr
         self.caught_up_ms_ago: list[ReplicaProgress] = (
             [] if caught_up_ms_ago is NEW_LIST else caught_up_ms_ago
@@ -124,6 +128,7 @@ class DescribeReplicasResponse(Response):
     VERSIONS: ClassVar[tuple[int, int]] = (0, 0)
     FLEXIBLE_FROM: ClassVar[int] = 0
     __slots__ = (
+        "bounded_losses",
         "broker_epoch",
         "broker_id",
         "controller_epoch",
@@ -131,6 +136,7 @@ class DescribeReplicasResponse(Response):
         "error_code",
         "image_version",
         "topics",
+        "unclean_elections",
     )
     SCHEMA: ClassVar[tuple[Field, ...]] = (
         Field("error_code", "int16", default=0),
@@ -139,6 +145,8 @@ class DescribeReplicasResponse(Response):
         Field("controller_id", "int32", default=0),
         Field("controller_epoch", "int32", default=0),
         Field("image_version", "int64", default=0),
+        Field("unclean_elections", "int64", default=-1),
+        Field("bounded_losses", "int64", default=-1),
         Field("topics", "struct", array=True, struct=DescribedReplicaTopic, default=()),
     )
 
@@ -151,6 +159,8 @@ class DescribeReplicasResponse(Response):
         controller_id: int = 0,
         controller_epoch: int = 0,
         image_version: int = 0,
+        unclean_elections: int = -1,
+        bounded_losses: int = -1,
         topics: list[DescribedReplicaTopic] = NEW_LIST,
     ) -> None:
         self.error_code: int = error_code
@@ -159,6 +169,8 @@ class DescribeReplicasResponse(Response):
         self.controller_id: int = controller_id
         self.controller_epoch: int = controller_epoch
         self.image_version: int = image_version
+        self.unclean_elections: int = unclean_elections
+        self.bounded_losses: int = bounded_losses
         self.topics: list[DescribedReplicaTopic] = [] if topics is NEW_LIST else topics
 
 
