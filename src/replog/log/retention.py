@@ -42,10 +42,12 @@ def due(
     log's end. Raises DiskError, LogCorrupt: an unused segment's time has to be read."""
     ends = [segment.base_offset for segment in segments[1:]] + [end_offset]
     candidates = [segment for segment, end in zip(segments, ends, strict=True) if end <= committed]
+    if candidates and candidates[-1] is segments[-1] and not segments[-1].size:
+        candidates.pop()  # nothing is in the active one
     by_time = _expired(candidates, retention.ms, wall_ms)
     by_size = _beyond(candidates, retention.bytes, sum(segment.size for segment in segments))
     count = max(by_time, by_size)
-    if not count or not any(segment.size for segment in segments[:count]):
+    if not count:
         return None
     if by_time >= by_size:
         return Due(count, f"retention.ms={retention.ms} has passed")
