@@ -13,6 +13,7 @@ from replog.model.outputs import (
     Output,
     RangeInvalidated,
     ReadCoordinator,
+    Reconfigured,
     Reply,
     Report,
     RunJob,
@@ -294,8 +295,8 @@ class Life(Target):
             case RunJob():
                 delay = self._world.chance.delay(f"job/{self.host.place}", JOB_MEAN_MS)
                 self._schedule.after(delay, self, lambda: self._run(output))
-            case Report():
-                pass  # the timeline has it
+            case Report() | Reconfigured():
+                pass  # the timeline has the one, and the other is about sockets
             case Stopped():
                 self.die(output.reason, failed=output.failed, in_order=not output.failed)
 

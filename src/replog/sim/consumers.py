@@ -1,28 +1,26 @@
-"""Simulated consumers: they read every partition from offset 0 on, following its leaders.
+"""Simulated consumers: they read every partition from offset 0 on, following its leaders, or from
+a follower where they were sent or went by themselves.
 
 They check what any client could check: batches arrive whole, with a correct CRC, at the very next
 offset. Whether these are the committed ones, the oracle says at the moment of delivery.
 """
 
+from dataclasses import dataclass
 from typing import Final, Protocol
 
 from replog.model.errors import ErrorCode
 from replog.model.ids import TopicPartition
 from replog.model.messages import Message
-from replog.model.messages.fetch import (
-    FetchPartition,
-    FetchRequest,
-    FetchResponse,
-    FetchTopic,
-    PartitionData,
-)
+from replog.model.messages.fetch import FetchRequest, FetchResponse, PartitionData
 from replog.records.header import BatchHeader, crc_ok, iterate
 from replog.sim.client import Ground, SimClient
+from replog.sim.fetching import FetchConversation, Wanted
 from replog.sim.history import History
 from replog.sim.violation import Violation
 
 FETCHED_EPOCH_FROM: Final = 12  # first version of Fetch with the epoch of the last record read
 FETCH_TIMEOUT_MS: Final = 700.0
+ASK_LEADER_AGAIN: Final = 0.05  # probability, per answer, that a follower is left for the leader
 LEADER_IS_ELSEWHERE: Final = frozenset(
     {
         ErrorCode.NOT_LEADER_OR_FOLLOWER,
@@ -45,15 +43,26 @@ class Witness(Protocol):
         ...
 
 
-class _Position:
-    """How far one partition was read."""
+@dataclass(frozen=True, slots=True)
+class ConsumerPlan:
+    """How one consumer behaves."""
 
-    __slots__ = ("epoch", "offset", "tp")
+    max_wait_ms: int
+    session: bool  # asks in fetch sessions
+    rack: str = ""  # lets leaders send it to a follower there
+    roams: bool = False  # asks any replica, as a client may
+
+
+class _Position:
+    """How far one partition was read, and from whom if not from the leader."""
+
+    __slots__ = ("epoch", "offset", "reader", "tp")
 
     def __init__(self, tp: TopicPartition) -> None:
         self.tp = tp
         self.offset = 0
         self.epoch = -1  # of the last batch read
+        self.reader = -1  # broker that is asked instead of the leader
 
 
 class SimConsumer(SimClient):
@@ -65,16 +74,17 @@ class SimConsumer(SimClient):
         name: str,
         partitions: list[TopicPartition],
         *,
+        plan: ConsumerPlan,
         history: History,
         witness: Witness,
-        max_wait_ms: int,
     ) -> None:
         super().__init__(ground, name, dict.fromkeys(tp.topic for tp in partitions))
+        self._plan = plan
         self._history = history
         self._witness = witness
-        self._max_wait_ms = max_wait_ms
         self._positions = {tp: _Position(tp) for tp in partitions}
         self._fetching: set[int] = set()  # brokers that are being asked
+        self._conversations: dict[int, FetchConversation] = {}
 
     def start(self) -> None:
         """Begin to read."""
@@ -87,75 +97,59 @@ class SimConsumer(SimClient):
     def refreshed(self) -> None:
         self._poll()
 
-    def _poll(self) -> None:
-        """Ask each leader that is not being asked."""
-        if self.stopped:
-            return
-        led: dict[int, list[_Position]] = {}
-        for tp, position in self._positions.items():
-            leader = self.leaders.get(tp, (-1, -1))[0]
-            if leader >= 0:
-                led.setdefault(leader, []).append(position)
-        for leader, positions in led.items():
-            if leader not in self._fetching:
-                self._fetch(leader, positions)
+    # ---- asking -----------------------------------------------------------------------------
 
-    def _fetch(self, leader: int, positions: list[_Position]) -> None:
-        self._fetching.add(leader)
-        asked = {position.tp: position.offset for position in positions}
+    def _poll(self) -> None:
+        """Ask each broker that has something for us and is not being asked."""
+        tells_epoch = self.versions.get(FetchRequest, FETCHED_EPOCH_FROM) >= FETCHED_EPOCH_FROM
+        by_broker: dict[int, dict[TopicPartition, Wanted]] = {}
+        for tp, position in self._positions.items():
+            leader, epoch = self.leaders.get(tp, (-1, -1))
+            broker = leader if position.reader < 0 else position.reader
+            if broker >= 0:
+                by_broker.setdefault(broker, {})[tp] = Wanted(
+                    position.offset, epoch, position.epoch if tells_epoch else -1
+                )
+        for broker, wanted in by_broker.items():
+            if broker not in self._fetching:
+                self._fetch(broker, wanted)
+
+    def _fetch(self, broker: int, wanted: dict[TopicPartition, Wanted]) -> None:
+        self._fetching.add(broker)
+        conversation = self._conversations.get(broker)
+        if conversation is None:
+            plan = self._plan
+            conversation = self._conversations[broker] = FetchConversation(
+                session=plan.session, rack=plan.rack, max_wait_ms=plan.max_wait_ms
+            )
         self.ask(
-            leader,
-            self._request(positions),
-            lambda message: self._on_fetched(leader, asked, message),
+            broker,
+            conversation.request(wanted, self.topic_ids),
+            lambda message: self._on_fetched(broker, message),
             FETCH_TIMEOUT_MS,
         )
 
-    def _request(self, positions: list[_Position]) -> FetchRequest:
-        topics: dict[str, FetchTopic] = {}
-        tells_epoch = self.versions.get(FetchRequest, FETCHED_EPOCH_FROM) >= FETCHED_EPOCH_FROM
-        for position in positions:
-            name = position.tp.topic
-            topic = topics.get(name)
-            if topic is None:
-                topic = topics[name] = FetchTopic(topic=name, topic_id=self.topic_ids[name])
-            topic.partitions.append(
-                FetchPartition(
-                    partition=position.tp.partition,
-                    current_leader_epoch=self.leaders[position.tp][1],
-                    fetch_offset=position.offset,
-                    last_fetched_epoch=position.epoch if tells_epoch else -1,
-                    partition_max_bytes=4_096,
-                )
-            )
-        return FetchRequest(
-            replica_id=-1,
-            max_wait_ms=self._max_wait_ms,
-            min_bytes=1,
-            max_bytes=16_384,
-            session_id=0,
-            session_epoch=-1,
-            topics=list(topics.values()),
-        )
+    # ---- answers ----------------------------------------------------------------------------
 
-    def _on_fetched(
-        self, leader: int, asked: dict[TopicPartition, int], message: Message | None
-    ) -> None:
-        self._fetching.discard(leader)
+    def _on_fetched(self, broker: int, message: Message | None) -> None:
+        self._fetching.discard(broker)
+        conversation = self._conversations[broker]
+        assert message is None or isinstance(message, FetchResponse)
+        conversation.answered(message)
+        moved = message is None
         if message is None:
-            self.refresh()
-            return
-        assert isinstance(message, FetchResponse)
-        moved = False
-        if message.error_code:
+            for position in self._positions.values():
+                if position.reader == broker:
+                    position.reader = -1
+        elif message.error_code:
             self._history.refused(ErrorCode(message.error_code).name)
-            moved = True
-        for topic in message.responses:
+        for topic in () if message is None else message.responses:
             name = topic.topic or self._name_of(topic.topic_id)
             for part in topic.partitions:
                 tp = TopicPartition(name, part.partition_index)
-                # Another leader may have been asked meanwhile, and have answered sooner.
-                if asked[tp] == self._positions[tp].offset:
-                    moved = self._take(tp, part) or moved
+                # Another broker may have been asked meanwhile, and have answered sooner.
+                if conversation.told[tp].offset == self._positions[tp].offset:
+                    moved = self._take(self._positions[tp], broker, part) or moved
         if moved:
             self.refresh()
         else:
@@ -164,42 +158,56 @@ class SimConsumer(SimClient):
     def _name_of(self, topic_id: bytes) -> str:
         return next(name for name, known in self.topic_ids.items() if known == topic_id)
 
-    def _take(self, tp: TopicPartition, part: PartitionData) -> bool:
+    def _take(self, position: _Position, broker: int, part: PartitionData) -> bool:
         """Look at one partition of an answer; True when its leader may be elsewhere."""
         error = ErrorCode(part.error_code)
-        if error in LEADER_IS_ELSEWHERE:
-            self._history.refused(error.name)
-            return True
-        position = self._positions[tp]
+        from_follower = position.reader == broker
+        lost = error not in LEADER_IS_ELSEWHERE and (error or part.diverging_epoch is not None)
         if error or part.diverging_epoch is not None:
-            raise Violation(
-                "what a consumer has read stays there",
-                f"{self.name} at offset {position.offset} (epoch {position.epoch}) of {tp} got "
-                f"{error.name}, diverging epoch {part.diverging_epoch}",
-            )
-        if part.records is None:
-            return False
-        assert isinstance(part.records, memoryview)
+            self._history.refused(error.name)
+            position.reader = -1
+            if lost and not from_follower:
+                raise Violation(
+                    "what a consumer has read stays there",
+                    f"{self.name} at offset {position.offset} (epoch {position.epoch}) of "
+                    f"{position.tp} got {error.name} {part.diverging_epoch} from broker {broker}",
+                )
+            return True
+        if part.preferred_read_replica >= 0:
+            self._history.sent_elsewhere += 1
+            position.reader = part.preferred_read_replica
+        elif self._plan.roams or from_follower:
+            self._roam(position)
+        if part.records is not None:
+            assert isinstance(part.records, memoryview)
+            self._history.read_from_followers += from_follower
+            self._read(position, part.records)
+        return False
+
+    def _roam(self, position: _Position) -> None:
+        draw = self.draw("roam")
+        if draw < ASK_LEADER_AGAIN:
+            position.reader = -1
+        elif self._plan.roams and draw < 2 * ASK_LEADER_AGAIN:
+            brokers = self.ground.brokers
+            position.reader = brokers[int(self.draw("reader") * len(brokers))]
+
+    def _read(self, position: _Position, records: memoryview) -> None:
+        tp = position.tp
         topic_id = self.topic_ids[tp.topic]
-        for batch in iterate(part.records):
-            self._check(tp, position, batch, part.records)
+        seen = self._history.seen_by(self.name, tp)
+        for batch in iterate(records):
+            if batch.base_offset != position.offset:
+                raise Violation(
+                    "a consumer reads every offset once, in order",
+                    f"{self.name} wants offset {position.offset} of {tp} and got {batch!r}",
+                )
+            if not crc_ok(records, batch):
+                raise Violation("batches arrive unharmed", f"{self.name}, {tp}: {batch!r}")
             self._witness.consumed(self.name, topic_id, tp.partition, batch)
-            seen = self._history.seen_by(self.name, tp)
             seen.batches.append(
                 (batch.base_offset, batch.next_offset, batch.leader_epoch, batch.crc)
             )
             self._history.consumed += batch.count
             position.offset = batch.next_offset
             position.epoch = batch.leader_epoch
-        return False
-
-    def _check(
-        self, tp: TopicPartition, position: _Position, batch: BatchHeader, buffer: memoryview
-    ) -> None:
-        if batch.base_offset != position.offset:
-            raise Violation(
-                "a consumer reads every offset once, in order",
-                f"{self.name} wants offset {position.offset} of {tp} and got {batch!r}",
-            )
-        if not crc_ok(buffer, batch):
-            raise Violation("batches arrive unharmed", f"{self.name}, {tp}: CRC of {batch!r}")

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Sequence
 from random import Random
 from typing import Final
 
-from replog.log.disk import Buffer, DiskError
+from replog.log.disk import Buffer, DiskError, DiskFull
 
 SECTOR_BYTES: Final = 512
 
@@ -29,7 +29,7 @@ class CrashNow(BaseException):
         self.written = written
 
 
-class ShortWrite(DiskError):
+class ShortWrite(DiskFull):
     """An append fails after `written` bytes, as on a full disk."""
 
     def __init__(self, where: str = "", *, written: int = 0) -> None:

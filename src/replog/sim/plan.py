@@ -9,11 +9,13 @@ from enum import Enum
 from typing import Final
 
 from replog.sim.chance import Chance
+from replog.sim.consumers import ConsumerPlan
 from replog.sim.coordinator import CoordinatorSettings
 from replog.sim.network import Weather
 from replog.sim.producers import ProducerPlan
 
 BROKERS: Final = (0, 1, 2)
+RACK_AWARE: Final = "org.apache.kafka.common.replica.RackAwareReplicaSelector"
 CALM: Final = Weather(mean_ms=0.4)
 
 
@@ -68,7 +70,7 @@ class Plan:
     coordinator: CoordinatorSettings
     faults: dict[Fault, float]  # mean time between two
     producers: tuple[ProducerPlan, ...]
-    consumers: int
+    consumers: tuple[ConsumerPlan, ...]
     settings: dict[str, str] = field(default_factory=dict)  # of brokers, by Kafka's names
     topic_settings: dict[str, str] = field(default_factory=dict)
 
@@ -94,7 +96,7 @@ def make_plan(seed: int, *, duration_ms: float | None = None) -> Plan:
     return Plan(
         seed=seed,
         framed=stream.random() < 0.3,
-        duration_ms=stream.choice((3000.0, 4000.0, 6000.0)) if duration_ms is None else duration_ms,
+        duration_ms=stream.choice((2000.0, 3000.0, 5000.0)) if duration_ms is None else duration_ms,
         min_isr=stream.choice((1, 2, 2)),
         topics=(("t", 2), ("u", stream.choice((1, 2)))),
         weather=weather,
@@ -107,7 +109,7 @@ def make_plan(seed: int, *, duration_ms: float | None = None) -> Plan:
         ),
         faults=faults,
         producers=_producers(seed),
-        consumers=stream.choice((1, 2)),
+        consumers=_consumers(seed),
         settings={
             "replica.lag.time.max.ms": str(lag),
             "replica.fetch.wait.max.ms": str(stream.choice((50, 100))),
@@ -116,6 +118,7 @@ def make_plan(seed: int, *, duration_ms: float | None = None) -> Plan:
             "replica.fetch.max.bytes": str(stream.choice((300, 4096))),
             "request.timeout.ms": "500",
             "controller.socket.timeout.ms": "500",
+            "replica.selector.class": RACK_AWARE,
             "controlled.shutdown.retry.backoff.ms": "50",
             "replica.high.watermark.checkpoint.interval.ms": str(stream.choice((100, 1000))),
             "log.flush.offset.checkpoint.interval.ms": "1000",
@@ -147,3 +150,19 @@ def _producer(pace: float, order: float, *, acks: int, idempotent: bool) -> Prod
         batches_max=10_000,
         drains_first=order < 0.5,
     )
+
+
+def _consumers(seed: int) -> tuple[ConsumerPlan, ...]:
+    stream = Chance(seed).at("consumers")
+    plans = []
+    for _ in range(stream.choice((1, 2))):
+        kind = stream.choice(("leader", "leader", "rack", "roams"))
+        plans.append(
+            ConsumerPlan(
+                max_wait_ms=stream.choice((20, 100, 300)),
+                session=stream.random() < 0.5,
+                rack=f"r{stream.choice(BROKERS)}" if kind == "rack" else "",
+                roams=kind == "roams",
+            )
+        )
+    return tuple(plans)

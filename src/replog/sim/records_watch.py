@@ -28,6 +28,12 @@ class Stored:
     leader_epoch: int
     partition_epoch: int
     controller_epoch: int
+    elr: tuple[int, ...] = ()
+
+    @property
+    def electable(self) -> tuple[int, ...]:
+        """Who may lead without loss: each of them holds everything committed."""
+        return self.isr + self.elr
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,6 +107,7 @@ class RecordsWatch:
             state["leader_epoch"],
             state["partition_epoch"],
             state["controller_epoch"],
+            tuple(state.get("elr", ())),
         )
         known = self.records.get(key)
         if known == record:
@@ -117,8 +124,8 @@ def _problems(known: Stored | None, record: Stored) -> Iterator[str]:
     """Rules of shape, of monotonic epochs and of clean elections that `record` breaks."""
     if not record.isr or len(set(record.isr)) != len(record.isr):
         yield "an ISR is never empty and names nobody twice"
-    if not set(record.isr) <= set(record.replicas):
-        yield "the ISR is a part of the assigned replicas"
+    if not set(record.electable) <= set(record.replicas) or set(record.isr) & set(record.elr):
+        yield "ISR and ELR are parts of the assigned replicas, and apart"
     if record.leader != -1 and record.leader not in record.isr:
         yield "a leader is in the ISR"
     if known is None:
@@ -129,8 +136,8 @@ def _problems(known: Stored | None, record: Stored) -> Iterator[str]:
         yield "the partition epoch rises with every change"
     if record.leader != known.leader and record.leader_epoch == known.leader_epoch:
         yield "the leader epoch rises with every change of the leader"
-    if record.leader not in (-1, known.leader) and record.leader not in known.isr:
-        yield "only a member of the ISR is elected"
-    added = set(record.isr) - set(known.isr)
+    if record.leader not in (-1, known.leader) and record.leader not in known.electable:
+        yield "only a member of ISR or ELR is elected"
+    added = set(record.isr) - set(known.isr) - {record.leader}
     if added and record.leader_epoch != known.leader_epoch:
-        yield "nobody joins an ISR by an election"
+        yield "nobody joins an ISR by an election but a leader out of the ELR"

@@ -82,7 +82,7 @@ class ReplicasWatch:
     def judge_change(self, change: Change) -> None:
         """A partition record was stored: whoever is in the ISR has what it must have."""
         key, after = change.key, change.after
-        for member in after.isr:
+        for member in after.electable:
             self._judge_member(key, member, f"stored: {after}")
         start = self.committed(key).starts.get(after.leader_epoch)
         if change.before is None or start is None:
@@ -122,7 +122,7 @@ class ReplicasWatch:
             self._judge_commit(key, replica, high_watermark)
         self._judge_watermark(key, replica, high_watermark)
         stored = self._records.get(key)
-        if stored is not None and broker_id in stored.isr:
+        if stored is not None and broker_id in stored.electable:
             self._judge_member(key, broker_id, str(replica))
 
     def _follow_log(self, key: Key, replica: Replica, numbers: Numbers, *, anew: bool) -> None:
@@ -178,7 +178,7 @@ class ReplicasWatch:
             _judge_sequence(committed, batch, str(replica))
             committed.log.add(batch)
         stored = self._records.get(key)
-        for member in () if stored is None else stored.isr:
+        for member in () if stored is None else stored.electable:
             self._judge_member(key, member, f"{replica} commits up to {high_watermark}")
 
     def _judge_watermark(self, key: Key, replica: Replica, high_watermark: int) -> None:
@@ -192,7 +192,7 @@ class ReplicasWatch:
             )
 
     def _judge_member(self, key: Key, member: int, where: str) -> None:
-        """Every member of the stored ISR holds everything committed, and the same bytes."""
+        """Every member of the stored ISR and ELR holds everything committed, and the same bytes."""
         log = self.committed(key).log
         replica = self.replica(member, key)
         if log.end == 0 or (replica is not None and replica.shadow.start > 0):
@@ -200,7 +200,7 @@ class ReplicasWatch:
         if replica is None or replica.shadow.chain_at(log.end) != log.chain:
             end = None if replica is None else replica.shadow.end
             raise Violation(
-                "every member of the ISR holds everything committed",
+                "every member of ISR and ELR holds everything committed",
                 f"{where}: broker {member} (LEO {end}) lacks {log.batches[-1]}, "
                 f"{log.end} offsets are committed",
             )

@@ -89,6 +89,8 @@ def _counts(world: World) -> dict[str, int]:
             "records acknowledged (acks=1)": history.weakly_acknowledged,
             "batches sent again": history.retries,
             "records consumed": history.consumed,
+            "answers to consumers by followers": history.read_from_followers,
+            "consumers sent to a follower": history.sent_elsewhere,
         }
     )
     for name, count in sorted(history.refusals.items()):

@@ -22,7 +22,7 @@ from replog.sim.chance import Chance
 from replog.sim.checkers import Oracle
 from replog.sim.client import SimClient
 from replog.sim.connection import Connection, Dialer
-from replog.sim.consumers import SimConsumer
+from replog.sim.consumers import ConsumerPlan, SimConsumer
 from replog.sim.coordinator import CoordinatorService
 from replog.sim.faults import Faults
 from replog.sim.history import History
@@ -54,6 +54,7 @@ def _broker_config(broker_id: int, settings: tuple[tuple[str, str], ...]) -> Bro
             "node.id": str(broker_id),
             "listeners": f"PLAINTEXT://b{broker_id}:{PORT}",
             "log.dirs": "/data",
+            "broker.rack": f"r{broker_id}",
             "auto.create.topics.enable": "false",
             **dict(settings),
         }
@@ -99,7 +100,10 @@ class World:
             )
             for index, producer_plan in enumerate(plan.producers)
         ]
-        self.consumers = [self._consumer(f"c{index}") for index in range(plan.consumers)]
+        self.consumers = [
+            self._consumer(f"c{index}", consumer_plan)
+            for index, consumer_plan in enumerate(plan.consumers)
+        ]
         self.client_names.extend(
             client.name for client in (self.admin, *self.producers, *self.consumers)
         )
@@ -124,20 +128,15 @@ class World:
 
     def late_consumer(self) -> SimConsumer:
         """One more consumer, which begins at offset 0 now."""
-        consumer = self._consumer(f"c{len(self.consumers)}")
+        plan = ConsumerPlan(max_wait_ms=50, session=False)
+        consumer = self._consumer(f"c{len(self.consumers)}", plan)
         self.consumers.append(consumer)
         consumer.start()
         return consumer
 
-    def _consumer(self, name: str) -> SimConsumer:
-        wait_ms = self.chance.at(f"{name}/plan").choice((20, 100, 300))
+    def _consumer(self, name: str, plan: ConsumerPlan) -> SimConsumer:
         return SimConsumer(
-            self,
-            name,
-            self.partitions,
-            history=self.history,
-            witness=self.oracle,
-            max_wait_ms=wait_ms,
+            self, name, self.partitions, plan=plan, history=self.history, witness=self.oracle
         )
 
     def _speak_some_version(self, client: SimClient) -> None:
