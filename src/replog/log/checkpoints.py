@@ -143,6 +143,7 @@ class MetaProperties:
     cluster_id: str
     node_id: int
     disk_format: int
+    directory_id: str = ""  # made up when the folder was; empty in one that never had it
 
 
 def read_meta(disk: Disk) -> MetaProperties | None:
@@ -159,13 +160,18 @@ def read_meta(disk: Disk) -> MetaProperties | None:
             )
         node_id = int(fields["node.id"] if "node.id" in fields else fields["broker.id"])
         disk_format = int(fields.get("replog.disk.format", "0"))
-        return MetaProperties(fields["cluster.id"], node_id, disk_format)
+        return MetaProperties(
+            fields["cluster.id"], node_id, disk_format, fields.get("directory.id", "")
+        )
     except (ValueError, KeyError) as error:
         raise WrongFolder(f"{META_PROPERTIES} can't be understood: {error!r}") from None
 
 
-def claim_folder(disk: Disk, *, cluster_id: str, node_id: int) -> None:
-    """See that the log folder is this broker's, and say so in it. Raises WrongFolder, DiskError."""
+def claim_folder(disk: Disk, *, cluster_id: str, node_id: int, directory_id: str = "") -> str:
+    """See that the log folder is this broker's, and say so in it. Raises WrongFolder, DiskError.
+
+    Returns the id of the folder: its own, or `directory_id` if it has none yet.
+    """
     meta = read_meta(disk)
     if meta is not None:
         if meta.disk_format > DISK_FORMAT_VERSION:
@@ -179,18 +185,22 @@ def claim_folder(disk: Disk, *, cluster_id: str, node_id: int) -> None:
             )
         if meta.node_id != node_id:
             raise WrongFolder(f"the log folder belongs to broker {meta.node_id}, not to {node_id}")
-        if meta.disk_format == DISK_FORMAT_VERSION:
-            return
-    _write_meta(disk, cluster_id, node_id)
+        if meta.disk_format == DISK_FORMAT_VERSION and (meta.directory_id or not directory_id):
+            return meta.directory_id
+        directory_id = meta.directory_id or directory_id
+    _write_meta(disk, cluster_id, node_id, directory_id)
+    return directory_id
 
 
-def _write_meta(disk: Disk, cluster_id: str, node_id: int) -> None:
-    fields = {
+def _write_meta(disk: Disk, cluster_id: str, node_id: int, directory_id: str) -> None:
+    fields: dict[str, object] = {
         "version": _META_VERSION,
         "cluster.id": cluster_id,
         "node.id": node_id,
         "replog.disk.format": DISK_FORMAT_VERSION,
     }
+    if directory_id:
+        fields["directory.id"] = directory_id
     old = disk.read_file(META_PROPERTIES)
     kept = parse_properties(old.decode("utf-8")) if old is not None else {}
     kept.update({name: str(value) for name, value in fields.items()})

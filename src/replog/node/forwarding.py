@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from replog.codec import MalformedMessage, decode, encode_bytes
 from replog.model.cluster import BrokerRecord
@@ -18,6 +18,9 @@ from replog.model.errors import ErrorCode
 from replog.model.ids import GROUP_OFFSETS_TOPIC
 from replog.model.inputs import PeerFailed, PeerReplied, Received
 from replog.model.messages import Message, Request, Response
+from replog.model.messages.alter_partition_reassignments import (
+    AlterPartitionReassignmentsRequest,
+)
 from replog.model.messages.create_topics import (
     CreatableTopic,
     CreatableTopicConfig,
@@ -25,9 +28,19 @@ from replog.model.messages.create_topics import (
     CreateTopicsResponse,
 )
 from replog.model.messages.delete_topics import DeleteTopicsRequest
+from replog.model.messages.elect_leaders import ElectLeadersRequest
 from replog.model.messages.forward import ForwardRequest, ForwardResponse
+from replog.model.messages.list_partition_reassignments import (
+    ListPartitionReassignmentsRequest,
+)
 from replog.model.outputs import Channel, Level
-from replog.node.handlers import create_topics, delete_topics
+from replog.node.handlers import (
+    alter_partition_reassignments,
+    create_topics,
+    delete_topics,
+    elect_leaders,
+    list_partition_reassignments,
+)
 from replog.node.handlers.admin import AdminCall
 
 if TYPE_CHECKING:
@@ -40,9 +53,34 @@ WAITING_MAX = 1_000
 ANSWER_SLACK_MS = 500
 AUTO_CREATE_TIMEOUT_MS = 5_000
 
-ADMIN: dict[int, type[Request]] = {
-    CreateTopicsRequest.API_KEY: CreateTopicsRequest,
-    DeleteTopicsRequest.API_KEY: DeleteTopicsRequest,
+DEFAULT_TIMEOUT_MS = 30_000  # of a request that has no field for it
+
+
+class _AdminApi(NamedTuple):
+    """A request that only the controller carries out."""
+
+    request: type[Request]
+    execute: Callable[[Node, Any, AdminCall], None]  # answers the call exactly once
+    refuse: Callable[[Any, ErrorCode], Response]  # the answer that refuses all of it
+
+
+ADMIN: dict[int, _AdminApi] = {
+    api.request.API_KEY: api
+    for api in (
+        _AdminApi(CreateTopicsRequest, create_topics.execute, create_topics.refuse),
+        _AdminApi(DeleteTopicsRequest, delete_topics.execute, delete_topics.refuse),
+        _AdminApi(ElectLeadersRequest, elect_leaders.execute, elect_leaders.refuse),
+        _AdminApi(
+            AlterPartitionReassignmentsRequest,
+            alter_partition_reassignments.execute,
+            alter_partition_reassignments.refuse,
+        ),
+        _AdminApi(
+            ListPartitionReassignmentsRequest,
+            list_partition_reassignments.execute,
+            list_partition_reassignments.refuse,
+        ),
+    )
 }
 
 
@@ -150,14 +188,14 @@ class Forwarding:
     def receive(self, request: Received, message: ForwardRequest) -> ForwardResponse | None:
         """Carry out what a broker passed on, if this broker is the controller."""
         node = self._node
-        kind = ADMIN.get(message.api_key)
-        if request.peer is None or kind is None:
+        api = ADMIN.get(message.api_key)
+        if request.peer is None or api is None:
             return ForwardResponse(error_code=ErrorCode.INVALID_REQUEST)
         if not node.controlling.active:
             return ForwardResponse(error_code=ErrorCode.NOT_CONTROLLER)
         version = message.api_version
         try:
-            inner, _ = decode(kind, version, message.body)
+            inner, _ = decode(api.request, version, message.body)
         except (MalformedMessage, ValueError):
             return ForwardResponse(error_code=ErrorCode.INVALID_REQUEST)
 
@@ -224,29 +262,23 @@ class Forwarding:
 
 def execute(node: Node, message: Request, call: AdminCall) -> None:
     """Carry an admin request out on the controller; `call` is answered exactly once."""
-    match message:
-        case CreateTopicsRequest():
-            create_topics.execute(node, message, call)
-        case DeleteTopicsRequest():
-            delete_topics.execute(node, message, call)
-        case _:
-            call.answer(refuse(message, ErrorCode.UNSUPPORTED_VERSION))
+    api = ADMIN.get(message.API_KEY)
+    if api is None:
+        call.answer(refuse(message, ErrorCode.UNSUPPORTED_VERSION))
+    else:
+        api.execute(node, message, call)
 
 
 def refuse(message: Request, error: ErrorCode) -> Response:
     """The answer to `message` that refuses all of it."""
-    if isinstance(message, CreateTopicsRequest):
-        return create_topics.refuse(message, error)
-    if isinstance(message, DeleteTopicsRequest):
-        return delete_topics.refuse(message, error)
-    return message.RESPONSE()
+    api = ADMIN.get(message.API_KEY)
+    return message.RESPONSE() if api is None else api.refuse(message, error)
 
 
 def timeout_ms(message: Request) -> int:
-    """What the client allows; it may be nothing."""
-    if isinstance(message, CreateTopicsRequest | DeleteTopicsRequest):
-        return message.timeout_ms
-    return 0
+    """What the client allows; it may be nothing. Requests that can't say get the default."""
+    allowed = getattr(message, "timeout_ms", DEFAULT_TIMEOUT_MS)
+    return int(allowed)
 
 
 def _unpacked(message: Request, version: int, answer: PeerReplied | PeerFailed) -> Response | None:

@@ -151,6 +151,7 @@ class IsrProposals:
             leader_epoch=part.leader_epoch,
             isr=tuple(part.isr),
             partition_epoch=part.partition_epoch,
+            elr=tuple(part.elr),
         )
 
 

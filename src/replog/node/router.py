@@ -12,6 +12,9 @@ from typing import TYPE_CHECKING, Any
 from replog.model.inputs import Received
 from replog.model.messages import Message
 from replog.model.messages.alter_partition import AlterPartitionRequest
+from replog.model.messages.alter_partition_reassignments import (
+    AlterPartitionReassignmentsRequest,
+)
 from replog.model.messages.api_versions import ApiVersionsRequest
 from replog.model.messages.controlled_shutdown import ControlledShutdownRequest
 from replog.model.messages.create_topics import CreateTopicsRequest
@@ -22,6 +25,7 @@ from replog.model.messages.describe_cluster import DescribeClusterRequest
 from replog.model.messages.describe_configs import DescribeConfigsRequest
 from replog.model.messages.describe_groups import DescribeGroupsRequest
 from replog.model.messages.describe_replicas import DescribeReplicasRequest
+from replog.model.messages.elect_leaders import ElectLeadersRequest
 from replog.model.messages.fetch import FetchRequest
 from replog.model.messages.find_coordinator import FindCoordinatorRequest
 from replog.model.messages.forward import ForwardRequest
@@ -31,6 +35,9 @@ from replog.model.messages.join_group import JoinGroupRequest
 from replog.model.messages.leave_group import LeaveGroupRequest
 from replog.model.messages.list_groups import ListGroupsRequest
 from replog.model.messages.list_offsets import ListOffsetsRequest
+from replog.model.messages.list_partition_reassignments import (
+    ListPartitionReassignmentsRequest,
+)
 from replog.model.messages.metadata import MetadataRequest
 from replog.model.messages.offset_commit import OffsetCommitRequest
 from replog.model.messages.offset_delete import OffsetDeleteRequest
@@ -42,6 +49,7 @@ from replog.model.messages.sync_group import SyncGroupRequest
 from replog.model.messages.update_cluster import UpdateClusterRequest
 from replog.node.handlers import (
     alter_partition,
+    alter_partition_reassignments,
     api_versions,
     controlled_shutdown,
     create_topics,
@@ -52,6 +60,7 @@ from replog.node.handlers import (
     describe_configs,
     describe_groups,
     describe_replicas,
+    elect_leaders,
     fetch,
     find_coordinator,
     forward,
@@ -61,6 +70,7 @@ from replog.node.handlers import (
     leave_group,
     list_groups,
     list_offsets,
+    list_partition_reassignments,
     metadata,
     offset_commit,
     offset_delete,
@@ -97,6 +107,9 @@ FROM_ANYBODY: dict[type[Message], Handler] = {
     CreateTopicsRequest: create_topics.handle,
     DeleteTopicsRequest: delete_topics.handle,
     DeleteRecordsRequest: delete_records.handle,
+    ElectLeadersRequest: elect_leaders.handle,
+    AlterPartitionReassignmentsRequest: alter_partition_reassignments.handle,
+    ListPartitionReassignmentsRequest: list_partition_reassignments.handle,
     DescribeGroupsRequest: describe_groups.handle,
     ListGroupsRequest: list_groups.handle,
     DeleteGroupsRequest: delete_groups.handle,

@@ -53,6 +53,9 @@ _FOR_CLIENTS: Final = {
     32: (1, 4),
     42: (0, 3),
     47: (0, 0),
+    43: (0, 2),
+    45: (0, 1),
+    46: (0, 0),
     60: (0, 2),
 }
 _FOR_TOOLS: Final = (20000, 20002)  # BrokerHandshake, DescribeReplicas

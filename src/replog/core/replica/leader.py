@@ -27,6 +27,7 @@ class LeaderState:
     __slots__ = (
         "broker_id",
         "eligible",
+        "elr",
         "epoch",
         "epoch_start",
         "high_watermark",
@@ -59,6 +60,7 @@ class LeaderState:
         self.settings = settings
         self.eligible = eligible
         self.replicas = record.replicas
+        self.elr = record.elr
         self.log_starts: dict[int, int] = {}  # of followers, as they said in this leader epoch
         self.isr_state: IsrState = Committed(record.isr, record.partition_epoch)
         # An ISR member that has not fetched yet gets the whole lag time to show up.
@@ -112,6 +114,7 @@ class LeaderState:
         """
         if record.partition_epoch > self.isr_state.partition_epoch:
             self.isr_state = Committed(record.isr, record.partition_epoch)
+            self.elr = record.elr
             if record.replicas != self.replicas:
                 self.replicas = record.replicas
                 self.progress = {
@@ -126,11 +129,13 @@ class LeaderState:
     def advance(self, now_ms: float) -> bool:
         """Move the high watermark to the smallest end of the maximal ISR; it never falls.
 
-        It stands still while the committed ISR is smaller than min ISR (KIP-966). A follower that
+        It stands still while the committed ISR is smaller than min ISR (KIP-966), and, should this
+        broker and the controller not agree on min ISR, while somebody else counts as eligible to
+        lead: they would lack what is committed meanwhile. A follower that
         is about to join also holds it: otherwise, under load, the watermark would run away from it
         just before each fetch, and it would never be admitted.
         """
-        if len(self.isr_state.isr) < self.settings.min_isr:
+        if len(self.isr_state.isr) < self.settings.min_isr or self.elr:
             return False
         members = self.isr_state.maximal
         lowest = self.synced_end if self.settings.durable else self.log_end

@@ -4,7 +4,10 @@ Versions: 2 topic ids, 3 broker epochs of the members (KIP-903).
 
 Taken from brokers only, and never advertised. The proposal is a compare-and-set on leader epoch and
 partition epoch; it is answered when it is durable. A proposer whose registration is not the current
-one is refused as a whole. Not done: leader recovery state (always RECOVERED).
+one is refused as a whole. A proposal with which a move of the partition ends (KIP-455) is answered
+with NEW_LEADER_ELECTED: it is carried out, and the leader epoch rises. The answer also says, in a
+field of our own, who is eligible to lead: while there is anybody, the high watermark stands still.
+Not done: leader recovery state (always RECOVERED).
 """
 
 from __future__ import annotations
@@ -87,16 +90,23 @@ def _judge(
     members = [(member.broker_id, member.broker_epoch) for member in asked.new_isr_with_epochs]
     members += [(member, NO_EPOCH) for member in asked.new_isr]
     proposal = IsrProposal(broker_id, asked.leader_epoch, asked.partition_epoch, tuple(members))
-    outcome = accept_isr(record, proposal, draft.brokers, controller_epoch=draft.epoch)
+    min_isr = draft.rules(topic.name).min_isr
+    outcome = accept_isr(
+        record, proposal, draft.brokers, controller_epoch=draft.epoch, min_isr=min_isr
+    )
     if isinstance(outcome, Refused):
         return AlterPartitionResponsePartitionData(partition_index=index, error_code=outcome.error)
     if outcome is not None:
-        draft.put_partition(tp, outcome)
-        record = outcome
+        record = draft.change_isr(tp, outcome)
+        if record.leader_epoch != outcome.leader_epoch:  # a move is over: the record tells all
+            return AlterPartitionResponsePartitionData(
+                partition_index=index, error_code=ErrorCode.NEW_LEADER_ELECTED
+            )
     return AlterPartitionResponsePartitionData(
         partition_index=index,
         leader_id=record.leader,
         leader_epoch=record.leader_epoch,
         isr=list(record.isr),
         partition_epoch=record.partition_epoch,
+        elr=list(record.elr),
     )
