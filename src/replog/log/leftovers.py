@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from itertools import pairwise
 from typing import Final
 
-from replog.log import files, transaction_index
+from replog.log import files
 from replog.log.cleaner_writer import CLEANED_SUFFIX
 from replog.log.disk import Disk
 from replog.log.errors import LogCorrupt
@@ -30,7 +30,6 @@ def settle_swaps(disk: Disk, directory: str, names: Sequence[str], report: Recov
     A `.swap` takes its place, unless a `.cleaned` segment lies at or before it: then a segment was
     being split, and not all of its parts are there. Raises DiskError.
     """
-    transaction_index.settle(disk, directory, names)
     cleaned = _bases(names, files.LOG_SUFFIX + CLEANED_SUFFIX)
     swaps = _bases(names, files.LOG_SUFFIX + SWAP_SUFFIX)
     changed = False

@@ -15,7 +15,7 @@ snapshot counts.
 """
 
 from bisect import bisect_right, insort
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from operator import attrgetter
 from struct import Struct
 from typing import Final, NamedTuple
@@ -30,11 +30,12 @@ from replog.model.producers import AbortedTransaction
 from replog.model.records import FileRange
 from replog.records.batch import records_of
 from replog.records.errors import CorruptBatch
-from replog.records.header import BatchHeader
+from replog.records.header import HEADER_SIZE, BatchHeader
 from replog.records.rewrite import ABORT_MARKER, COMMIT_MARKER, marker_type
 
 SUFFIX: Final = files.TRANSACTION_INDEX_SUFFIX
-CLEANED_SUFFIX: Final = SUFFIX + ".cleaned"
+# Of a compacted segment, until it is certain that this segment counts.
+ASIDE_SUFFIX: Final = SUFFIX + ".aside"
 ENTRY_SIZE: Final = 34
 
 # Segments whose entries stay in memory: those that readers are at.
@@ -78,6 +79,10 @@ def decode(data: bytes, base_offset: int) -> list[AbortedTransaction] | str:
     return found
 
 
+class _Unsound(Exception):
+    """A file of the index can't be believed."""
+
+
 class AbortedTransactions:
     """The index of one log. `segments` are the log's own, which changes them."""
 
@@ -105,28 +110,69 @@ class AbortedTransactions:
     def load(self, names: Collection[str], reasons: list[str]) -> bool:
         """Look at the files there are. False when one of them can't be believed: all are gone then,
         and the log has to be read from its beginning to make them anew. Raises DiskError."""
+        aside = [name for name in names if name.endswith(ASIDE_SUFFIX)]
+        try:
+            found = {name: self._read(name) for name in names if name.endswith(SUFFIX)}
+            if aside:
+                self._merge(found, {name: self._read(name) for name in aside})
+            else:
+                self._take(found)
+        except _Unsound as error:
+            reasons.append(f"the index of aborted transactions is made anew: {error}")
+            for name in names:
+                if name.endswith((SUFFIX, ASIDE_SUFFIX)):
+                    self._disk.remove(f"{self._directory}/{name}")
+            self._bases.clear()
+            return False
+        # Bytes of the log that a power cut took may have left their entries behind.
+        self.cut(self._segments[-1].next_offset)
+        return True
+
+    def _read(self, name: str) -> list[AbortedTransaction]:
+        path = f"{self._directory}/{name}"
+        base_offset = files.base_offset_of(name.removesuffix(".aside"), SUFFIX)
+        entries = decode(self._disk.read_file(path) or b"", base_offset or 0)
+        if isinstance(entries, str):
+            raise _Unsound(f"{path}: {entries}")
+        return entries
+
+    def _take(self, found: Mapping[str, Collection[AbortedTransaction]]) -> None:
         segments = {segment.base_offset for segment in self._segments}
-        sound = True
-        for name in names:
+        for name, entries in found.items():
             base_offset = files.base_offset_of(name, SUFFIX)
-            if base_offset is None:
-                continue
-            path = f"{self._directory}/{name}"
             if base_offset not in segments:
-                self._disk.remove(path)  # of one that was compacted away
-                continue
-            data = self._disk.read_file(path) or b""
-            entries = decode(data, base_offset)
-            if isinstance(entries, str):
-                reasons.append(f"{path} is made anew: {entries}")
-                self._disk.remove(path)
-                sound = False
-            elif entries:  # Kafka makes empty ones, too
+                self._disk.remove(f"{self._directory}/{name}")  # it was compacted away
+            elif base_offset is not None and entries:  # Kafka makes empty ones, too
                 self._bases.append(base_offset)
         self._bases.sort()
-        # Bytes of the log that a power cut took may have left their entries behind.
-        self.cut(self._segments[-1].next_offset if sound else -1)
-        return sound
+
+    def _merge(
+        self,
+        found: Mapping[str, Collection[AbortedTransaction]],
+        aside: Mapping[str, Collection[AbortedTransaction]],
+    ) -> None:
+        """A crash came while a compacted segment took the place of others. Nobody knows how far
+        that had got, so each entry that is anywhere is held against the log."""
+        known = {
+            entry.last_offset: entry
+            for entries in (*found.values(), *aside.values())
+            for entry in entries
+        }
+        wanted: dict[str, list[AbortedTransaction]] = {}
+        for offset in sorted(known):
+            segment = self._segment_of(offset)
+            if _has_marker(segment, offset):
+                wanted.setdefault(segment.stem + SUFFIX, []).append(known[offset])
+        for path, entries in wanted.items():
+            self._disk.write_file(path, encode(entries))
+        for name in found:
+            if f"{self._directory}/{name}" not in wanted:
+                self._disk.remove(f"{self._directory}/{name}")
+        self._disk.sync_directory(self._directory)
+        for name in aside:
+            self._disk.remove(f"{self._directory}/{name}")
+        for entries in wanted.values():
+            self._bases.append(self._segment_of(entries[0].last_offset).base_offset)
 
     def __bool__(self) -> bool:
         """Whether there is any."""
@@ -280,7 +326,7 @@ class AbortedTransactions:
         return self._disk.open(self._path(base_offset), create=True)
 
     def _path(self, base_offset: int) -> str:
-        suffix = CLEANED_SUFFIX if base_offset in self._aside else SUFFIX
+        suffix = ASIDE_SUFFIX if base_offset in self._aside else SUFFIX
         return files.stem(self._directory, base_offset) + suffix
 
     # ---- compaction ----------------------------------------------------------------------------
@@ -303,7 +349,7 @@ class AbortedTransactions:
                 for entry in self._entries(base_offset)
                 if entry.last_offset in markers
             ]
-            path = files.stem(self._directory, old[0].base_offset) + CLEANED_SUFFIX
+            path = files.stem(self._directory, old[0].base_offset) + ASIDE_SUFFIX
             self._disk.write_file(path, encode(self._prepared))
 
     def replaced(self, base_offset: int) -> None:
@@ -323,20 +369,21 @@ class AbortedTransactions:
         self._disk.sync_directory(self._directory)
         for base_offset in sorted(self._aside):
             path = files.stem(self._directory, base_offset)
-            self._disk.rename(path + CLEANED_SUFFIX, path + SUFFIX)
+            # A copy, since a rename may lose both names when power goes.
+            data = self._disk.read_file(path + ASIDE_SUFFIX)
+            if data:
+                self._disk.write_file(path + SUFFIX, data)
+            else:
+                self._disk.remove(path + SUFFIX)
+                self._disk.sync_directory(self._directory)
+            self._disk.remove(path + ASIDE_SUFFIX)
         self._aside.clear()
 
 
-def settle(disk: Disk, directory: str, names: Collection[str]) -> None:
-    """Finish what a crash between the two left undone: the log's file has its name already.
-
-    Without that the new segment does not count, and what lies aside is a left-over. Raises
-    DiskError."""
-    for name in names:
-        base_offset = files.base_offset_of(name, CLEANED_SUFFIX)
-        if base_offset is None:
-            continue
-        stem = files.stem(directory, base_offset)
-        if f"{base_offset:020d}{files.LOG_SUFFIX}.cleaned" not in names:
-            disk.rename(stem + CLEANED_SUFFIX, stem + SUFFIX)
-            disk.sync_directory(directory)
+def _has_marker(segment: Segment, offset: int) -> bool:
+    """Whether the segment has a control batch, which nothing has emptied, at `offset`."""
+    position = segment.position_of(offset)
+    if position >= segment.size:
+        return False
+    header = BatchHeader(segment.file.read(position, HEADER_SIZE), 0)
+    return header.base_offset == offset and header.control and header.count > 0

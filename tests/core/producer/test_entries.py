@@ -52,7 +52,8 @@ def test_there_and_back(made: ProducerTable) -> None:
 def test_whoever_keeps_the_last_entry_keeps_the_last_batch() -> None:
     """Kafka does: it keeps one entry a producer."""
     made = table(batch(1, 0, 2, 0), batch(2, 0, 1, 2), batch(1, 2, 2, 3))
-    kept = {entry.producer_id: entry for entry in made.entries({1: 3})}
+    made.transactions.note_data(1, 3)
+    kept = {entry.producer_id: entry for entry in made.entries()}
     assert kept[1] == ProducerEntry(1, 0, 3, 4, 1, 1_003, -1, 3)
     assert kept[2] == ProducerEntry(2, 0, 0, 2, 0, 1_002, -1, -1)
 
