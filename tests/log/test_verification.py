@@ -1,0 +1,183 @@
+"""`verify` finds every kind of damage, says where it is, and finds nothing in a sound folder."""
+
+from collections.abc import Callable
+
+import pytest
+from tests.log.batches import DIRECTORY, append, batch, open_log
+from tests.log.compaction import compact, keyed, seal
+
+from replog.log.config import LogConfig
+from replog.log.verification import Fault, Verified, verify
+from replog.records.header import BatchHeader, stamp, stamp_timestamp
+from replog.sim.mem_disk import MemDisk
+
+CONFIG = LogConfig(segment_bytes=700, index_interval_bytes=100, cleanup_policy=("compact",))
+FIRST = f"{DIRECTORY}/{0:020d}"
+
+
+def sound_folder() -> MemDisk:
+    disk = MemDisk()
+    log = open_log(disk, CONFIG)
+    for i in range(20):
+        append(log, batch(2, size=20, time=1_000 + i), epoch=i // 8)
+    log.close()
+    return disk
+
+
+def data_of(disk: MemDisk, path: str) -> bytearray:
+    return disk._names[path].data
+
+
+def faults(disk: MemDisk, **options: bool) -> list[Fault]:
+    return verify(disk, DIRECTORY, **options).faults
+
+
+def test_a_sound_folder_has_no_fault_and_is_counted() -> None:
+    disk = sound_folder()
+    verified = verify(disk, DIRECTORY)
+    assert verified.faults == []
+    assert (verified.batches, verified.records, verified.end_offset) == (20, 40, 40)
+    names = disk.list(DIRECTORY)
+    assert verified.segments == sum(name.endswith(".log") for name in names) > 2
+    assert verified.bytes == sum(
+        len(data_of(disk, f"{DIRECTORY}/{name}")) for name in names if name.endswith(".log")
+    )
+
+
+def test_an_empty_log_is_sound() -> None:
+    disk = MemDisk()
+    open_log(disk, CONFIG).close()
+    assert faults(disk) == []
+
+
+BATCH = 119  # bytes of one
+INDEX, TIMES, EPOCHS = (
+    FIRST + ".index",
+    FIRST + ".timeindex",
+    f"{DIRECTORY}/leader-epoch-checkpoint",
+)
+
+
+def flip(path: str, at: int) -> Callable[[MemDisk], None]:
+    def damage(disk: MemDisk) -> None:
+        data_of(disk, path)[at] ^= 0x55
+
+    return damage
+
+
+def restamp(number: int, *, offset: int, epoch: int) -> Callable[[MemDisk], None]:
+    """Another offset and epoch for a batch of the first segment: its CRC does not tell."""
+
+    def damage(disk: MemDisk) -> None:
+        stamp(data_of(disk, FIRST + ".log"), number * BATCH, offset, epoch)
+
+    return damage
+
+
+def put(path: str, data: bytes) -> Callable[[MemDisk], None]:
+    return lambda disk: disk.write_file(path, data)
+
+
+def remove(path: str) -> Callable[[MemDisk], None]:
+    return lambda disk: disk.remove(path)
+
+
+def cut(path: str, by: int) -> Callable[[MemDisk], None]:
+    def damage(disk: MemDisk) -> None:
+        del data_of(disk, path)[-by:]
+
+    return damage
+
+
+def later(disk: MemDisk) -> None:
+    """A batch that is younger than the time index says."""
+    data = data_of(disk, FIRST + ".log")
+    stamp_timestamp(data, BatchHeader(data, 0), max_timestamp=9_999, log_append_time=False)
+
+
+@pytest.mark.parametrize(
+    ("damage", "path", "position", "what"),
+    [
+        (flip(FIRST + ".log", 3 * BATCH + 100), ".log", 3 * BATCH, "the CRC does not match"),
+        (flip(FIRST + ".log", 2 * BATCH + 16), ".log", 2 * BATCH, "has no batch"),
+        (cut(FIRST + ".log", 5), ".log", 4 * BATCH, "ends inside the batch"),
+        (cut(FIRST + ".log", BATCH - 9), ".log", 4 * BATCH, "ends inside the header"),
+        (restamp(2, offset=5, epoch=0), ".log", 2 * BATCH, "offsets 4 to 4 are missing"),
+        (restamp(2, offset=3, epoch=0), ".log", 2 * BATCH, "offset 3 comes after 3"),
+        (restamp(4, offset=9, epoch=0), ".log", 4 * BATCH, "offset 10 is behind the segment's"),
+        (restamp(1, offset=2, epoch=2), ".log", 2 * BATCH, "epoch 0 comes after 2"),
+        (put(INDEX, b"\0\0\0\3\0\0\0\x78"), ".index", 0, "points to 120, where no batch begins"),
+        (put(INDEX, b"\0\0\0\1\0\0\0\xee"), ".index", 0, "offset 1 is said to be at 238"),
+        (put(INDEX, b"\0\0\0\5\0\0\0\xee" * 2), ".index", 8, "its offsets do not rise"),
+        (put(INDEX, b"\0\0\0\5\0\0\0"), ".index", 7, "its size is no multiple of 8"),
+        (remove(INDEX), ".index", None, "it is missing"),
+        (later, ".timeindex", 0, "nothing is said to be later than"),
+        (put(TIMES, (b"\0" * 6 + b"\4\0" + b"\0\0\0\3") * 2), ".timeindex", 12, "do not rise"),
+        (remove(TIMES), ".timeindex", None, "it is missing"),
+        (put(EPOCHS, b"0\n1\n0 0\n"), EPOCHS, None, "offset 16 has epoch 1, the file tells of"),
+        (put(EPOCHS, b"0\n4\n0 0\n1 16\n2 32\n3 99\n"), EPOCHS, None, "the log ends at 40"),
+        (put(EPOCHS, b"0\n2\n0 0\n"), EPOCHS, None, "it can't be read"),
+        (remove(EPOCHS), EPOCHS, None, "it is missing"),
+        (put(f"{DIRECTORY}/partition.metadata", b"?"), ".metadata", None, "tells no topic id"),
+        (remove(f"{DIRECTORY}/partition.metadata"), ".metadata", None, "it is missing"),
+        (remove(f"{DIRECTORY}/{10:020d}.log"), f"{20:020d}.log", 0, "offsets 10 to 19 are missing"),
+    ],
+)
+def test_damage_is_found_where_it_is(
+    damage: Callable[[MemDisk], None], path: str, position: int | None, what: str
+) -> None:
+    disk = sound_folder()
+    assert len(data_of(disk, FIRST + ".log")) == 5 * BATCH
+    damage(disk)
+    found = faults(disk)
+    assert [
+        f for f in found if f.path.endswith(path) and f.position == position and what in f.what
+    ], found
+
+
+def test_what_compaction_took_is_no_fault_where_it_is_expected() -> None:
+    disk = MemDisk()
+    log = open_log(disk, CONFIG)
+    for i in range(30):
+        append(log, keyed((f"k{i % 4}", "v" * 20), ("x", str(i))))
+    seal(log)
+    compact(disk, log)
+    log.close()
+    assert faults(disk, gaps_allowed=True) == []
+    assert any("missing" in fault.what for fault in faults(disk))
+
+
+def test_a_start_inside_the_log_shortens_the_epochs() -> None:
+    disk = sound_folder()
+    log = open_log(disk, CONFIG, clean=True, log_start_offset=20)
+    log.close()
+    assert verify(disk, DIRECTORY, log_start_offset=20).faults == []
+    assert verify(disk, DIRECTORY).faults != []
+
+
+def test_room_at_the_end_of_an_index_in_use_is_no_fault() -> None:
+    disk = sound_folder()
+    data_of(disk, INDEX).extend(bytes(800))
+    data_of(disk, TIMES).extend(bytes(1200))
+    assert faults(disk) == []
+
+
+def test_a_log_that_grows_meanwhile_is_no_fault() -> None:
+    class Growing(MemDisk):
+        """Appends whenever a file is read."""
+
+        def read_file(self, path: str) -> bytes | None:
+            data = super().read_file(path)
+            if growing and len(grown) < 12:
+                grown.append(1)
+                append(log, batch(2, size=20, time=2_000 + len(grown)), epoch=3 + len(grown))
+            return data
+
+    growing, grown = False, []
+    disk = Growing()
+    log = open_log(disk, CONFIG)
+    for i in range(8):
+        append(log, batch(2, size=20, time=1_000 + i), epoch=i // 8)
+    growing = True
+    verified: Verified = verify(disk, DIRECTORY)
+    assert verified.faults == [] and len(grown) > 5
