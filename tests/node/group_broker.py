@@ -65,7 +65,7 @@ class GroupBroker(OneBroker):
         """The process dies and comes back on the same disk, and hears of its partitions anew."""
         topics = dict(self.node.cluster.topics)
         brokers = dict(self.node.cluster.brokers)
-        disk = self.node.disk
+        disk = self.node.partitions.logs.folders[0].disk
         assert isinstance(disk, MemDisk)
         disk.crash()
         setup = self.node.setup

@@ -8,8 +8,9 @@ What is intentionally not here: file descriptors (a `DiskFile` of the real world
 `sendfile`, which only `runtime` knows), memory maps (indexes are read whole and appended to),
 locks, permissions and free space.
 
-Errors: `DiskError` for whatever the file system refuses (no space, I/O error, missing file). After
-a DiskError from `append`, the file may hold a part of the bytes: the caller truncates back.
+Errors: `DiskError` for whatever the file system refuses (I/O error, missing file), `DiskFull` when
+there is no space. After either from `append`, the file may hold a part of the bytes: the caller
+truncates back.
 """
 
 from collections.abc import Sequence
@@ -18,6 +19,10 @@ from typing import Protocol
 
 class DiskError(Exception):
     """A file system call failed; the text names the file and the reason."""
+
+
+class DiskFull(DiskError):
+    """There is no room for what was to be written. What is there can still be read."""
 
 
 Buffer = bytes | bytearray | memoryview

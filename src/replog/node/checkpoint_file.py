@@ -12,10 +12,10 @@ from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING
 
 from replog.log import checkpoints
-from replog.log.disk import DiskError
+from replog.log.disk import Disk, DiskError
 from replog.model.ids import TopicPartition
-from replog.model.inputs import JobDone
 from replog.model.outputs import Level
+from replog.node.disk_jobs import run_disk_job
 
 if TYPE_CHECKING:
     from replog.node.node import Node
@@ -27,8 +27,18 @@ Written = Callable[[str | None], None]  # with the error, if there was one
 class CheckpointFile:
     """`collect` gives the offsets as they are now."""
 
-    def __init__(self, node: Node, name: str, collect: Callable[[], Offsets]) -> None:
+    def __init__(
+        self,
+        node: Node,
+        disk: Disk,
+        name: str,
+        collect: Callable[[], Offsets],
+        on_failed: Callable[[DiskError], None],
+    ) -> None:
+        """`on_failed` hears of it when `disk` does not take the file."""
         self._node = node
+        self._disk = disk
+        self._on_failed = on_failed
         self._name = name
         self._collect = collect
         self._written: Offsets | None = None
@@ -39,7 +49,7 @@ class CheckpointFile:
 
     def read(self) -> dict[TopicPartition, int]:
         """What the last process wrote; empty, with a report, when it makes no sense."""
-        found, reason = checkpoints.read(self._node.disk, self._name)
+        found, reason = checkpoints.read(self._disk, self._name)
         if reason is not None:
             self._node.report(Level.WARNING, f"{self._name} is not used: {reason}")
         return found
@@ -48,7 +58,7 @@ class CheckpointFile:
         """Durable when this returns. Raises DiskError."""
         self._turn += 1
         offsets = self._collect()
-        checkpoints.write(self._node.disk, self._name, offsets)
+        checkpoints.write(self._disk, self._name, offsets)
         self._written = offsets
 
     def mentions(self, tp: TopicPartition) -> bool:
@@ -71,38 +81,39 @@ class CheckpointFile:
             self._make_durable(waiting)
             return
         self._turn += 1
-        turn, disk, aside = self._turn, self._node.disk, f"{self._name}.next"
+        turn, disk, aside = self._turn, self._disk, f"{self._name}.next"
         self._under_way = True
 
-        def done(ended: JobDone) -> None:
+        def done(error: DiskError | None) -> None:
             self._under_way = False
-            error = ended.error
             if error is None and turn == self._turn:
                 try:
                     disk.rename(aside, self._name)
                     self._written = offsets
                 except DiskError as failure:
-                    error = str(failure)
+                    error = failure
             if error is not None:
-                self._node.report(Level.ERROR, f"{self._name} is not written: {error}")
+                self._on_failed(error)
                 for then in waiting:
-                    then(error)
+                    then(str(error))
             else:
                 self._make_durable(waiting)
             if self._again:
                 self._again = False
                 self.write_later()
 
-        self._node.run_job(lambda: checkpoints.write(disk, aside, offsets), done)
+        run_disk_job(self._node, lambda: checkpoints.write(disk, aside, offsets), done)
 
     def _make_durable(self, waiting: list[Written]) -> None:
         """The file has its name; those who wait want it to keep that through a power cut."""
         if not waiting:
             return
-        disk = self._node.disk
+        disk = self._disk
 
-        def done(ended: JobDone) -> None:
+        def done(error: DiskError | None) -> None:
+            if error is not None:
+                self._on_failed(error)
             for then in waiting:
-                then(ended.error)
+                then(None if error is None else str(error))
 
-        self._node.run_job(lambda: disk.sync_directory(""), done)
+        run_disk_job(self._node, lambda: disk.sync_directory(""), done)

@@ -133,7 +133,7 @@ class _RunningPass:
         self._started_ms = node.now_ms
         self._bytes_read = 0
         self._work = CleaningPass(
-            node.disk,
+            partition.folder.disk,
             log.directory,
             stable_segments(log.segments[:-1], partition.last_stable_offset),
             first_dirty=found.first_dirty,
@@ -240,7 +240,7 @@ class _RunningPass:
         if work.cleaned_to <= log.cleaned_to:
             self._cleaning.postpone(partition)  # a transaction goes on for long
         log.cleaned_to = max(log.cleaned_to, work.cleaned_to)
-        node.partitions.logs.write_cleaned()
+        partition.folder.write_cleaned()
         if stats.bytes_before:
             took_ms = node.now_ms - self._started_ms
             node.report(

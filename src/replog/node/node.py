@@ -18,7 +18,7 @@ clock and never draws a random number that it was not given. All that a broker r
 """
 
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import assert_never
 
@@ -59,6 +59,7 @@ from replog.node.controlling import Controlling
 from replog.node.fetchers import Fetchers
 from replog.node.forwarding import Forwarding
 from replog.node.groups import Groups
+from replog.node.log_folder import FolderSetup
 from replog.node.membership import Membership
 from replog.node.partitions import Partitions
 from replog.node.producer_ids import ProducerIds
@@ -90,16 +91,23 @@ class Node:
     """One broker."""
 
     def __init__(
-        self, setup: NodeSetup, disk: Disk, rng: random.Random, *, now_ms: float, wall_ms: int
+        self,
+        setup: NodeSetup,
+        folders: Disk | Sequence[FolderSetup],
+        rng: random.Random,
+        *,
+        now_ms: float,
+        wall_ms: int,
     ) -> None:
+        """`folders` are those of `log.dirs`, or the one disk of a broker that has only one."""
         self.setup = setup
         self.config = setup.config
         self.broker_id = setup.config.node_id
-        self.disk = disk
         self.rng = rng
         self.now_ms = now_ms  # monotonic; for every interval
         self.wall_ms = wall_ms  # wall clock; for record timestamps alone
         self.broker_epoch = NO_EPOCH  # of the registration that holds now
+        self.last_broker_epoch = NO_EPOCH  # of the newest registration that this folder knows of
         self.cluster = ClusterState(cluster_id=setup.cluster_id)
         self.outputs: list[Output] = []
         self.timers = Timers()
@@ -112,7 +120,9 @@ class Node:
         self.fetch_sessions = FetchSessions(self)
         self.syncs = Syncs(self)
         self.recompression = Recompression(self)
-        self.partitions = Partitions(self)
+        if not isinstance(folders, Sequence):
+            folders = [FolderSetup(setup.config.log_dirs[0], folders)]
+        self.partitions = Partitions(self, folders)
         self.upkeep = Upkeep(self)
         self.fetchers = Fetchers(self)
         self.membership = Membership(self)

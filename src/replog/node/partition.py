@@ -1,6 +1,9 @@
 """One replica on this broker: its log, its role, and what it knows of the partition."""
 
+from __future__ import annotations
+
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 from replog.core.producer.state import ProducerBatch, ProducerTable, TransactionMarker
 from replog.core.replica.leader import LeaderState
@@ -12,6 +15,9 @@ from replog.model.ids import NO_EPOCH, TopicPartition
 from replog.model.partition import PartitionRecord
 from replog.records.header import BatchHeader
 
+if TYPE_CHECKING:
+    from replog.node.log_folder import LogFolder
+
 
 class Partition:
     """A replica. It is leader while `leader` is set, and follower (of somebody or nobody)
@@ -19,12 +25,13 @@ class Partition:
 
     Legal changes of role, all made by `Partitions`: follower -> leader (greater leader epoch),
     leader -> follower (greater leader epoch), leader -> leader (greater leader epoch), and either
-    -> offline (the disk failed), which only a restart leaves.
+    -> offline (its log, or the folder that it is in, failed), which only a restart leaves.
     """
 
     __slots__ = (
         "_follower_high_watermark",
         "_led_epoch",
+        "folder",
         "leader",
         "log",
         "offline_reason",
@@ -42,6 +49,7 @@ class Partition:
         topic_id: bytes,
         log: PartitionLog,
         *,
+        folder: LogFolder,
         record: PartitionRecord,
         topic: TopicConfig,
         producers: ProducerTable,
@@ -50,6 +58,7 @@ class Partition:
         self.tp = tp
         self.topic_id = topic_id
         self.log = log
+        self.folder = folder  # which the log is in
         self._led_epoch = NO_EPOCH  # the newest leader epoch that has, or had, a leader
         self.record = record
         self.topic = topic

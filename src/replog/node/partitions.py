@@ -21,6 +21,8 @@ from replog.model.inputs import PeerIdentity, Received
 from replog.model.outputs import Level, RangeInvalidated, Stopped
 from replog.model.partition import PartitionRecord
 from replog.node.isr_changes import IsrChanges
+from replog.node.log_folder import FolderState
+from replog.node.offline_replicas import OfflineReplicas
 from replog.node.partition import Partition
 from replog.node.replica_logs import ReplicaLogs
 from replog.records.errors import CorruptBatch
@@ -28,6 +30,7 @@ from replog.records.header import BatchHeader, iterate
 
 if TYPE_CHECKING:
     from replog.node.fetch_context import FetchItem
+    from replog.node.log_folder import FolderSetup, LogFolder
     from replog.node.node import Node
 
 AppendDone = Callable[[ErrorCode, int], None]
@@ -36,10 +39,11 @@ AppendDone = Callable[[ErrorCode, int], None]
 class Partitions:
     """All replicas of this broker, by name."""
 
-    def __init__(self, node: Node) -> None:
+    def __init__(self, node: Node, folders: Sequence[FolderSetup]) -> None:
         self._node = node
         self._partitions: dict[TopicPartition, Partition] = {}
-        self.logs = ReplicaLogs(node)
+        self.logs = ReplicaLogs(node, folders)
+        self.offline = OfflineReplicas(node)
         self.isr_changes = IsrChanges(node)
         # Brokers that may be in an ISR and their epochs; shared with every LeaderState.
         self.eligible: dict[int, int] = {}
@@ -58,6 +62,8 @@ class Partitions:
         if partition is None:
             if self._node.cluster.partition(tp) is None:
                 return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+            if self.offline.reason(tp) is not None:
+                return ErrorCode.KAFKA_STORAGE_ERROR
             return ErrorCode.NOT_LEADER_OR_FOLLOWER
         if partition.offline_reason is not None:
             return ErrorCode.KAFKA_STORAGE_ERROR
@@ -118,6 +124,7 @@ class Partitions:
                 node.waits.committed(partition)
         node.upkeep.deletions.check_all()
         node.fetchers.brokers_changed()
+        self.offline.image_changed()
 
     def _apply_record(self, tp: TopicPartition, record: PartitionRecord) -> None:
         node = self._node
@@ -127,19 +134,26 @@ class Partitions:
             self._delete(partition)  # the topic was deleted and made again
             partition = None
         if node.broker_id not in record.replicas:
+            self.offline.gone(tp)
             if partition is not None:
                 self._delete(partition)
+            self.logs.delete_unassigned(tp, topic.topic_id)
             return
         if partition is None:
             opened = self.logs.open(tp, topic, record)
-            if opened is None:
+            if isinstance(opened, str):
+                self.offline.unopened(tp, topic.topic_id, opened)
                 return
+            self.offline.gone(tp)
             partition = opened
             self._partitions[tp] = partition
         elif record.leader_epoch < partition.record.leader_epoch:
             return
+        else:
             self.logs.configure(partition, topic)
-        if record.leader == node.broker_id:
+        if partition.offline_reason is not None:
+            partition.obey(record)
+        elif record.leader == node.broker_id:
             self._lead(partition, record)
         else:
             self._follow(partition, record)
@@ -162,7 +176,8 @@ class Partitions:
         partition.obey(record)
         node.fetchers.remove(partition.tp)
         try:
-            partition.log.assign_epoch(record.leader_epoch, partition.log_end_offset)
+            if partition.folder.online:  # or else nothing will be written in this epoch
+                partition.log.assign_epoch(record.leader_epoch, partition.log_end_offset)
         except DiskError as error:
             self.disk_failed(partition, error)
             return
@@ -197,7 +212,7 @@ class Partitions:
             node.waits.role_changed(partition)
             if was_leader:
                 self._leads_no_more(partition.tp)
-        if record.leader == NO_LEADER:
+        if record.leader == NO_LEADER or not partition.folder.online:
             node.fetchers.remove(partition.tp)
         else:
             node.syncs.appended(partition)
@@ -208,6 +223,7 @@ class Partitions:
             if partition.tp.topic == name and partition.topic_id == topic_id:
                 self._delete(partition)
         self.logs.delete_unclaimed(name, topic_id)
+        self.offline.topic_gone(name, topic_id)
 
     def _delete(self, partition: Partition) -> None:
         node = self._node
@@ -235,6 +251,8 @@ class Partitions:
         leader = partition.leader
         if leader is None:
             return Refused(ErrorCode.NOT_LEADER_OR_FOLLOWER)
+        if not partition.folder.online:
+            return Refused(ErrorCode.KAFKA_STORAGE_ERROR, partition.folder.reason)
         try:
             result = partition.log.append_as_leader(buffer, headers, leader.epoch, node.wall_ms)
         except DiskError as error:
@@ -248,6 +266,8 @@ class Partitions:
 
     def copy(self, partition: Partition, records: memoryview | bytes) -> bool:
         """Append what a leader sent; False when it can't be taken as it is."""
+        if not partition.folder.online:
+            return False
         try:
             result = partition.log.append_as_follower(records)
         except DiskError as error:
@@ -265,7 +285,7 @@ class Partitions:
             if result.rolled:
                 base_offset = partition.log.base_offsets[-1]
                 partition.note_producers([h for h in headers if h.base_offset < base_offset])
-                self.logs.segment_rolled(partition)
+                partition.folder.segment_rolled(partition)
                 headers = [h for h in headers if h.base_offset >= base_offset]
             partition.note_producers(headers)
         except (DiskError, LogCorrupt) as error:
@@ -342,7 +362,7 @@ class Partitions:
             if cut is not None:
                 node.outputs.append(RangeInvalidated(cut.file, cut.position))
                 if cut.recovery_point_lowered:
-                    self.logs.write_recovery_points()
+                    partition.folder.write_recovery_points()
             partition.after_truncation()
         except (DiskError, LogCorrupt) as error:
             self.disk_failed(partition, error)
@@ -351,7 +371,7 @@ class Partitions:
         """Throw the log away and begin at `offset`."""
         try:
             partition.log.reset_to(offset)
-            self.logs.write_recovery_points()
+            partition.folder.write_recovery_points()
             partition.after_truncation()
         except (DiskError, LogCorrupt) as error:
             self.disk_failed(partition, error)
@@ -359,14 +379,42 @@ class Partitions:
     # ---- trouble and the end ----------------------------------------------------------------
 
     def disk_failed(self, partition: Partition, error: DiskError | LogCorrupt) -> None:
-        """The only log folder failed: this broker can keep no promise any more and stops, so that
-        the controller moves what it led."""
-        partition.offline_reason = str(error)
+        """A log can't be used: a broken one concerns its partition alone, a disk that refuses
+        concerns all that is in the folder."""
+        if isinstance(error, DiskError):
+            partition.folder.failed(error)
+            return
+        self._node.report(Level.ERROR, f"{partition.tp} is offline here: {error}")
+        self._take_offline(partition, str(error))
+        self.offline.trouble()
+
+    def folder_changed(self, folder: LogFolder) -> None:
+        """A folder is full, or failed: what is in it is not written any more, or not used at all.
+        When none is left this broker can keep no promise, and stops."""
+        node = self._node
+        inside = [p for p in self._partitions.values() if p.folder is folder]
+        for partition in inside:
+            if folder.state is FolderState.FAILED:
+                self._take_offline(partition, folder.reason)
+            else:
+                node.fetchers.remove(partition.tp)
+        if all(each.state is FolderState.FAILED for each in self.logs.folders):
+            node.outputs.append(Stopped(f"no log folder is left: {folder.reason}", failed=True))
+        self.offline.trouble()
+
+    def _take_offline(self, partition: Partition, reason: str) -> None:
+        if partition.offline_reason is not None:
+            return
+        node = self._node
+        was_leader = partition.is_leader
+        partition.offline_reason = reason
         partition.step_down()
-        self._node.waits.role_changed(partition)
-        self._node.fetchers.remove(partition.tp)
-        self._node.outputs.append(Stopped(f"{partition.tp}: {error}", failed=True))
+        partition.log.abandon()
+        node.waits.role_changed(partition)
+        node.fetchers.remove(partition.tp)
+        if was_leader:
+            self._leads_no_more(partition.tp)
 
     def close(self) -> None:
         """Flush everything and leave the marker of a clean shutdown."""
-        self.logs.close(self._partitions.values())
+        self.logs.close()

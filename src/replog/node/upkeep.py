@@ -89,7 +89,7 @@ class Upkeep:
             if found is not None:
                 if found.segments == len(log.segments):
                     log.roll()
-                    self._node.partitions.logs.segment_rolled(partition)
+                    partition.folder.segment_rolled(partition)
                 start = log.segments[found.segments].base_offset
                 if start > log.log_start_offset:
                     self._node.report(
@@ -138,7 +138,7 @@ class Upkeep:
             if then is not None:
                 then(error)
 
-        self._node.partitions.logs.write_log_starts(persisted)
+        partition.folder.write_log_starts(persisted)
 
     def _leave(self, partition: Partition) -> None:
         """The start is on stable storage: files below it are not needed any more."""
@@ -157,7 +157,7 @@ class Upkeep:
 
     def remove_later(self, partition: Partition, paths: list[str]) -> None:
         """Remove files of a log after `file.delete.delay.ms`. A crash before that does it too."""
-        node, disk = self._node, self._node.disk
+        node, disk = self._node, partition.folder.disk
         directory = partition.log.directory
 
         def work() -> None:

@@ -4,13 +4,14 @@ A file's end is tracked here, so an append is one `pwrite` (or `pwritev`) and as
 nothing. Nobody else may write to a log folder; the lock that sees to it is the broker's, not ours.
 """
 
+import errno
 import os
 import shutil
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Final, NoReturn
 
-from replog.log.disk import Buffer, DiskError
+from replog.log.disk import Buffer, DiskError, DiskFull
 
 _OPEN_FLAGS: Final = os.O_RDWR | os.O_CLOEXEC
 _FILE_MODE: Final = 0o644
@@ -18,8 +19,12 @@ _DIRECTORY_MODE: Final = 0o755
 _BUFFERS_MAX: Final = 512  # of one gathered write; every system takes at least 1024
 
 
+_NO_SPACE: Final = frozenset((errno.ENOSPC, errno.EDQUOT))
+
+
 def _refuse(what: str, path: str, error: OSError) -> NoReturn:
-    raise DiskError(f"{path}: can't {what}: {error.strerror or error}") from error
+    kind = DiskFull if error.errno in _NO_SPACE else DiskError
+    raise kind(f"{path}: can't {what}: {error.strerror or error}") from error
 
 
 class OsFile:

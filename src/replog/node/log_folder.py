@@ -1,0 +1,317 @@
+"""One of the folders in `log.dirs`: its logs, its files of offsets, and whether it can be used.
+
+    ONLINE -> FULL     there was no room for a write: what is there is read, nothing is written
+    ONLINE, FULL -> FAILED   any other error, fsync above all: nothing in it can be trusted
+
+Only a restart leads back. A folder that failed once is not tried again: the kernel may have dropped
+what it could not write, so a second try that succeeds would prove nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from enum import Enum
+from typing import TYPE_CHECKING
+
+from replog.core.producer.state import ProducerTable
+from replog.log import checkpoints
+from replog.log.config import LogConfig
+from replog.log.disk import Disk, DiskError, DiskFull
+from replog.log.errors import LogCorrupt
+from replog.log.files import DELETED_FOLDER_SUFFIX, stray_folder
+from replog.log.partition_log import PartitionLog
+from replog.model.ids import NO_EPOCH, TopicPartition
+from replog.model.outputs import Level
+from replog.node.checkpoint_file import CheckpointFile, Written
+from replog.node.disk_jobs import run_disk_job
+from replog.node.partition import Partition, replay_producers
+
+if TYPE_CHECKING:
+    from replog.node.node import Node
+
+# For folders whose topic, and with it `file.delete.delay.ms`, is not known any more.
+FILE_DELETE_DELAY_MS = 60_000
+
+
+class FolderState(Enum):
+    """See the module's text."""
+
+    ONLINE = "online"
+    FULL = "full"
+    FAILED = "failed"
+
+
+@dataclass(frozen=True, slots=True)
+class FolderSetup:
+    """A folder as the world has it. `failed` tells why it can't be used from the start."""
+
+    path: str
+    disk: Disk
+    failed: str | None = None
+
+
+class LogFolder:
+    """One folder. `unclaimed` are logs that were found in it and that no image has named yet."""
+
+    def __init__(self, node: Node, setup: FolderSetup) -> None:
+        self._node = node
+        self._failed_before = setup.failed
+        self.path = setup.path
+        self.disk = setup.disk
+        self.state = FolderState.ONLINE
+        self.reason = ""  # why it is not online
+        # Of the registration after which it was closed in good order, if it was.
+        self.stopped_epoch = NO_EPOCH
+        self.count = 0  # partitions in it, claimed or not: a new one goes where there are fewest
+        self.unclaimed: dict[TopicPartition, tuple[PartitionLog, ProducerTable]] = {}
+        # As the last process left them:
+        self._recovery_points: dict[TopicPartition, int] = {}
+        self._high_watermarks: dict[TopicPartition, int] = {}
+        self._log_starts: dict[TopicPartition, int] = {}
+        self._cleaned: dict[TopicPartition, int] = {}
+        disk, failed = self.disk, self.failed
+        self._recovery_file = CheckpointFile(
+            node, disk, checkpoints.RECOVERY_POINTS, self._current_recovery_points, failed
+        )
+        self._high_watermark_file = CheckpointFile(
+            node, disk, checkpoints.HIGH_WATERMARKS, self._current_high_watermarks, failed
+        )
+        self._log_start_file = CheckpointFile(
+            node, disk, checkpoints.LOG_STARTS, self._current_log_starts, failed
+        )
+        self._cleaned_file = CheckpointFile(
+            node, disk, checkpoints.CLEANED, self._current_cleaned, failed
+        )
+
+    @property
+    def online(self) -> bool:
+        """Records can be written."""
+        return self.state is FolderState.ONLINE
+
+    def failed(self, error: DiskError) -> None:
+        """A call on this folder's disk raised `error`: it is full, or can't be used any more."""
+        state = FolderState.FULL if isinstance(error, DiskFull) else FolderState.FAILED
+        if state is self.state or self.state is FolderState.FAILED:
+            return
+        self.state, self.reason = state, str(error)
+        what = (
+            "is full, and only read from" if state is FolderState.FULL else "is not used any more"
+        )
+        self._node.report(Level.ERROR, f"log folder {self.path} {what} until a restart: {error}")
+        if state is FolderState.FAILED:
+            for log, _ in self.unclaimed.values():
+                log.abandon()
+        self._node.partitions.folder_changed(self)
+
+    # ---- opening ---------------------------------------------------------------------------
+
+    def load(self) -> None:
+        """Open and recover every log in the folder. Called once, before anything is served."""
+        try:
+            if self._failed_before is not None:
+                raise DiskError(self._failed_before)
+            marker = checkpoints.take_clean_shutdown(self.disk)
+            clean = marker is not None
+            self.stopped_epoch = NO_EPOCH if marker is None else marker.broker_epoch
+            self._recovery_points = self._recovery_file.read()
+            self._high_watermarks = self._high_watermark_file.read()
+            self._log_starts = self._log_start_file.read()
+            self._cleaned = self._cleaned_file.read()
+            for name in self.disk.list(""):
+                self._load_one(name, clean=clean)
+        except DiskError as error:
+            self.failed(error)
+
+    def _load_one(self, name: str, *, clean: bool) -> None:
+        if name.endswith(DELETED_FOLDER_SUFFIX):
+            self.remove_later(name, delay_ms=0)
+            return
+        tp = checkpoints.partition_of_directory(name)
+        topic_id = None if tp is None else checkpoints.topic_id_of(self.disk, name)
+        if tp is None or topic_id is None:
+            return
+        try:
+            found = self.open_log(tp, topic_id, LogConfig(), clean=clean)
+        except LogCorrupt as error:
+            self._node.report(Level.ERROR, f"{name} can't be used and is left alone: {error}")
+        except DiskFull as error:
+            self.failed(error)
+        else:
+            self.count += 1
+            self.unclaimed[tp] = found
+
+    def open_log(
+        self, tp: TopicPartition, topic_id: bytes, config: LogConfig, *, clean: bool = False
+    ) -> tuple[PartitionLog, ProducerTable]:
+        """Open a log that is there, or a new one. Raises DiskError, LogCorrupt."""
+        log = PartitionLog.open(
+            self.disk,
+            str(tp),
+            config,
+            topic_id=topic_id,
+            recovery_point=self._recovery_points.get(tp, 0),
+            clean=clean,
+            log_start_offset=self._log_starts.get(tp, 0),
+        )
+        log.cleaned_to = min(self._cleaned.get(tp, 0), log.log_end_offset)
+        if log.recovery.lost_anything:
+            self._node.report(Level.WARNING, f"{tp}: {'; '.join(log.recovery.reasons)}")
+        reasons: list[str] = []
+        producers = replay_producers(log, reasons)
+        for reason in reasons:
+            self._node.report(Level.WARNING, reason)
+        return log, producers
+
+    def high_watermark(self, tp: TopicPartition) -> int:
+        """As the last process left it, 0 when that is not known."""
+        return self._high_watermarks.get(tp, 0)
+
+    def forget(self, tp: TopicPartition) -> None:
+        """What is known of an earlier partition of this name does not hold for a new one, and is
+        not to be found after a restart either. Raises DiskError."""
+        for known in (self._log_starts, self._cleaned):
+            known.pop(tp, None)
+        for file in (self._log_start_file, self._cleaned_file):
+            if file.mentions(tp):
+                file.write_now()
+
+    def forget_high_watermark(self, tp: TopicPartition) -> None:
+        """It was that of another topic of the same name."""
+        self._high_watermarks.pop(tp, None)
+
+    # ---- checkpoints -----------------------------------------------------------------------
+
+    def write_high_watermarks(self) -> None:
+        """Have it known after a restart what consumers have seen. They only ever lag: an old one
+        costs a moment until the leader is asked, never a record."""
+        if self.state is not FolderState.FAILED:
+            self._high_watermark_file.write_later()
+
+    def write_recovery_points(self) -> None:
+        """Now, in the step: a log was cut below what the file vouches for. Raises DiskError."""
+        self._recovery_file.write_now()
+
+    def write_log_starts(self, then: Written | None = None) -> None:
+        """Have it known where logs start; `then` runs once that outlives a power cut."""
+        if self.state is FolderState.FAILED:
+            if then is not None:
+                then(self.reason)
+        elif then is None:
+            self._log_start_file.write_later()
+        else:
+            self._log_start_file.write_durably(then)
+
+    def write_cleaned(self) -> None:
+        """Have it known up to where logs are compacted. An old one costs time only."""
+        self._cleaned_file.write_later()
+
+    def segment_rolled(self, partition: Partition) -> None:
+        """A segment is full: flush it, and write down what the producers' state is where the new
+        one begins, outside the step, so that a restart need not read the full one.
+
+        To be called when `partition.producers` tells of all that is in the full segment, and of
+        nothing behind it."""
+        log = partition.log
+        flush = log.flush_rolled()
+        snapshot = log.snapshots.begin(log.base_offsets[-1])
+        producers = partition.producers.copy()
+
+        def work() -> None:
+            flush()
+            snapshot(producers.entries())
+
+        def done(error: DiskError | None) -> None:
+            if self._node.partitions.get(partition.tp) is not partition:
+                return
+            try:
+                if error is not None:
+                    raise error
+                log.flushed(flush)
+                log.snapshots.keep(snapshot, frozenset(log.base_offsets))
+                self._recovery_file.write_later()
+            except DiskError as failure:
+                self.failed(failure)
+
+        run_disk_job(self._node, work, done)
+
+    def _partitions(self) -> Iterator[Partition]:
+        return (p for p in self._node.partitions.all() if p.folder is self)
+
+    def _logs(self) -> list[tuple[TopicPartition, PartitionLog]]:
+        logs = [(tp, log) for tp, (log, _) in self.unclaimed.items()]
+        return logs + [(p.tp, p.log) for p in self._partitions()]
+
+    def _current_recovery_points(self) -> dict[TopicPartition, int]:
+        return {tp: log.recovery_point for tp, log in self._logs()}
+
+    def _current_high_watermarks(self) -> dict[TopicPartition, int]:
+        marks = {tp: self._high_watermarks.get(tp, 0) for tp in self.unclaimed}
+        return marks | {p.tp: p.high_watermark for p in self._partitions()}
+
+    def _current_log_starts(self) -> dict[TopicPartition, int]:
+        return {tp: log.log_start_offset for tp, log in self._logs() if log.log_start_offset}
+
+    def _current_cleaned(self) -> dict[TopicPartition, int]:
+        return {tp: log.cleaned_to for tp, log in self._logs() if log.cleaned_to}
+
+    # ---- the end of a log --------------------------------------------------------------------
+
+    def set_aside(self, log: PartitionLog, delay_ms: int = FILE_DELETE_DELAY_MS) -> None:
+        """The log is not wanted here any more: its folder gets another name now and goes later, so
+        that a reply that is under way can end."""
+        self.count -= 1
+        if self.state is FolderState.FAILED:
+            return
+        try:
+            aside = log.rename_for_deletion(self._node.rng.randbytes(16))
+        except DiskError as error:
+            self._node.report(Level.ERROR, f"{log.directory} can't be deleted: {error}")
+            self.failed(error)
+            return
+        self.remove_later(aside, delay_ms)
+
+    def leave_as_stray(self, tp: TopicPartition) -> None:
+        """The unclaimed log of `tp` is not the one that is used: it stays under another name."""
+        log, _ = self.unclaimed.pop(tp)
+        self.count -= 1
+        log.abandon()
+        try:
+            self.disk.rename(
+                log.directory, stray_folder(log.directory, self._node.rng.randbytes(16))
+            )
+        except DiskError as error:
+            self.failed(error)
+
+    def remove_later(self, directory: str, delay_ms: int) -> None:
+        """Remove a folder that waits for its removal."""
+        node = self._node
+
+        def done(error: DiskError | None) -> None:
+            if error is not None:
+                node.report(Level.ERROR, f"{directory} is not removed: {error}")
+
+        def due() -> None:
+            run_disk_job(node, lambda: self.disk.remove_tree(directory), done)
+
+        node.timers.call_at(node.now_ms + delay_ms, due)
+
+    def close(self) -> None:
+        """Flush and close all logs, write the checkpoints, and last the marker that says so."""
+        if self.state is FolderState.FAILED:
+            return
+        logs = [*self.unclaimed.values(), *((p.log, p.producers) for p in self._partitions())]
+        try:
+            for log, producers in logs:
+                end_offset = log.close()
+                log.snapshots.write_last(end_offset, producers.entries())
+            self._recovery_file.write_now()
+            self._high_watermark_file.write_now()
+            self._log_start_file.write_now()
+            self._cleaned_file.write_now()
+            checkpoints.mark_clean_shutdown(self.disk, self._node.last_broker_epoch)
+        except DiskError as error:
+            self._node.report(
+                Level.ERROR,
+                f"log folder {self.path} is not closed cleanly, the next start recovers: {error}",
+            )
