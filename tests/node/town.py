@@ -99,6 +99,8 @@ class Town:
     refused: set[tuple[int, int]] = field(default_factory=set)  # who can't connect to whom
     coordinator_down: bool = False
     cut_from_coordinator: set[int] = field(default_factory=set)
+    boots: dict[int, str] = field(default_factory=dict)  # of hosts that restarted
+    folders: dict[int, str] = field(default_factory=dict)  # ids of log folders that were replaced
 
     def __post_init__(self) -> None:
         self._queue: deque[tuple[Life, Input]] = deque()
@@ -121,7 +123,8 @@ class Town:
                 cluster_id=CLUSTER_ID,
                 endpoints=(Endpoint("PLAINTEXT", "localhost", 9092 + broker_id),),
                 api_ranges=(),
-                boot_id="boot",
+                boot_id=self.boots.get(broker_id, "boot"),
+                folder_id=self.folders.get(broker_id, f"folder {broker_id}"),
             )
             disk = self.disks.setdefault(broker_id, MemDisk())
             node = Node(
@@ -153,6 +156,22 @@ class Town:
             self._fail_send(who, token, broker_id, "disconnected")
         if life.session is not None:
             self._hint(self.tree.end_session(life.session))
+
+    def cut_power(self, *brokers: int) -> None:
+        """The hosts go down all at once: unsynced bytes are lost, and they come back later."""
+        for broker_id in brokers:
+            self.lives[broker_id].alive = False
+        for broker_id in brokers:
+            self.kill(broker_id)
+            self._seed += 1
+            self.disks[broker_id].power_cut(random.Random(self._seed))
+            self.boots[broker_id] = f"boot {self._seed}"
+
+    def replace_disk(self, broker_id: int) -> None:
+        """The folder of a broker that does not run is empty from now on."""
+        self._seed += 1
+        self.disks[broker_id] = MemDisk()
+        self.folders[broker_id] = f"folder {self._seed}"
 
     def stop(self, broker_id: int) -> None:
         """SIGTERM."""

@@ -69,8 +69,10 @@ def may_have_lost(before: BrokerLife | None, now: BrokerLife | None) -> str | No
         return None
     if before.incarnation and before.incarnation == now.incarnation:
         return None  # the same process, under a new session
-    if before.folder_id and now.folder_id and before.folder_id != now.folder_id:
-        return "disk"
+    if before.folder_id and now.folder_id:
+        lost = set(before.folder_id.split(",")) - set(now.folder_id.split(","))
+        if lost:
+            return "disk"
     if not before.boot_id or not now.boot_id or before.boot_id == now.boot_id:
         return None
     clean = now.stopped_epoch != NO_EPOCH and now.stopped_epoch == before.broker_epoch

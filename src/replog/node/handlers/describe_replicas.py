@@ -4,7 +4,9 @@ Answered for the replicas on this broker alone, leader or not, so that a tool th
 broker sees where LEO, HW and epochs differ. It only reads, and so anybody may ask. Null asks for
 all replicas, a topic without partitions for all of that topic. A leader also says how far each
 follower is: its log end offset (-1: it has not fetched in this epoch), and for how long it has
-not been caught up (ms, 0 while it holds all that the leader has; -1: never yet).
+not been caught up (ms, 0 while it holds all that the leader has; -1: never yet). The controller
+adds how many elections may have lost committed records: unclean ones, and those after a power cut
+of all who were in sync (-1 from others).
 """
 
 from __future__ import annotations
@@ -37,6 +39,11 @@ def handle(
     node: Node, request: Received, message: DescribeReplicasRequest
 ) -> DescribeReplicasResponse:
     """The replicas asked for, by topic."""
+    return describe(node, message)
+
+
+def describe(node: Node, message: DescribeReplicasRequest) -> DescribeReplicasResponse:
+    """The answer of `node`, also when it asks itself."""
     cluster = node.cluster
     topics: dict[str, DescribedReplicaTopic] = {}
     for tp in _asked(node, message):
@@ -47,7 +54,10 @@ def handle(
         if partition is not None:
             topic.topic_id = partition.topic_id
         topic.partitions.append(_described(node, tp, partition))
+    losses = node.controlling.losses
     return DescribeReplicasResponse(
+        unclean_elections=-1 if losses is None else losses.unclean,
+        bounded_losses=-1 if losses is None else losses.power_cut,
         broker_id=node.broker_id,
         broker_epoch=node.broker_epoch,
         controller_id=cluster.controller_id,
@@ -86,6 +96,7 @@ def _described(node: Node, tp: TopicPartition, partition: Partition | None) -> D
         log_end_offset=partition.log_end_offset,
         high_watermark=partition.high_watermark,
         latest_epoch=partition.log.latest_epoch,
+        log_bytes=partition.log.size,
         isr=list(record.isr),
     )
     leader = partition.leader_view()
