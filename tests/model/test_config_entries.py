@@ -95,12 +95,27 @@ def test_what_is_set_for_all_brokers() -> None:
 
 def test_groups_and_subscriptions() -> None:
     broker = BrokerConfig({"node.id": "1", "group.consumer.session.timeout.ms": "50000"})
-    timeout = entry(group_entries(broker), "consumer.session.timeout.ms")
+    timeout = entry(group_entries(broker, {}), "consumer.session.timeout.ms")
     assert (timeout.value, timeout.source) == ("50000", FILE)
-    reset = entry(group_entries(broker), "share.auto.offset.reset")
+    reset = entry(group_entries(broker, {}), "share.auto.offset.reset")
     assert synonyms(reset) == [("share.auto.offset.reset", "latest", DEFAULT)]
-    assert [e.key.name for e in client_metrics_entries()] == ["interval.ms", "match", "metrics"]
-    assert all(e.synonyms == () for e in client_metrics_entries())
+    shown = {e.key.name: (e.value, e.source) for e in client_metrics_entries({"metrics": "a,b"})}
+    assert list(shown) == ["interval.ms", "match", "metrics"]
+    assert shown["interval.ms"] == ("300000", DEFAULT)
+    assert shown["metrics"] == ("a,b", ConfigSource.CLIENT_METRICS)
+    assert all(e.synonyms == () for e in client_metrics_entries({"match": "x=y"}))
+
+
+def test_what_a_group_sets_itself_comes_first() -> None:
+    broker = BrokerConfig({"node.id": "1", "group.consumer.session.timeout.ms": "50000"})
+    own = {"consumer.session.timeout.ms": "55000"}
+    timeout = entry(group_entries(broker, own), "consumer.session.timeout.ms")
+    assert (timeout.value, timeout.source) == ("55000", ConfigSource.GROUP)
+    assert synonyms(timeout) == [
+        ("consumer.session.timeout.ms", "55000", ConfigSource.GROUP),
+        ("group.consumer.session.timeout.ms", "50000", FILE),
+        ("group.consumer.session.timeout.ms", "45000", DEFAULT),
+    ]
 
 
 def test_a_broken_override_is_shown_as_it_stands() -> None:

@@ -7,9 +7,10 @@ from replog.codec import decode, encode_bytes
 from replog.core.controller.changes import new_partition
 from replog.core.controller.state import ControllerImage, Delta, Draft, offline_topic
 from replog.model.cluster import BrokerRecord, ClusterState, Endpoint, TopicRecord
+from replog.model.config_resources import ResourceType
 from replog.model.ids import ZERO_TOPIC_ID, TopicPartition
 from replog.model.messages.update_cluster import UpdateClusterRequest
-from replog.node.cluster_image import apply_image, delta_image, full_image
+from replog.node.cluster_image import CONFIGURED, apply_image, delta_image, full_image
 
 
 def carried(message: UpdateClusterRequest) -> UpdateClusterRequest:
@@ -21,6 +22,8 @@ def same(broker: ClusterState, controller: ClusterState) -> None:
     assert broker.brokers == controller.brokers
     assert broker.topics == controller.topics
     assert broker.topic_names == controller.topic_names
+    for kind in CONFIGURED:
+        assert broker.configs(kind) == controller.configs(kind)
     assert (broker.controller_id, broker.controller_epoch, broker.version) == (
         controller.controller_id,
         controller.controller_epoch,
@@ -30,16 +33,20 @@ def same(broker: ClusterState, controller: ClusterState) -> None:
 
 def fresh_image() -> ControllerImage:
     cluster = ClusterState("c", controller_id=1, controller_epoch=3, version=0)
-    cluster.broker_configs = {"": {"log.retention.ms": "5"}, "1": {}}
+    cluster.broker_configs = {"": {"log.retention.ms": "5"}, "1": {"message.max.bytes": "9"}}
     return ControllerImage(cluster)
 
 
 names = st.sampled_from(["a", "b", "c"])
 registrations = st.dictionaries(st.integers(0, 3), st.integers(1, 3), max_size=4)
+settings_of_one = st.dictionaries(st.sampled_from(["x", "y"]), st.sampled_from("12"), max_size=2)
 steps = st.one_of(
     st.tuples(st.just("brokers"), registrations),
     st.tuples(st.just("create"), names, st.integers(1, 3)),
     st.tuples(st.just("delete"), names),
+    st.tuples(st.just("grow"), names, st.integers(1, 2)),
+    st.tuples(st.just("configs"), st.sampled_from(CONFIGURED), names, settings_of_one),
+    st.tuples(st.just("configs"), st.just(ResourceType.TOPIC), names, settings_of_one),
     st.tuples(st.just("send")),
 )
 
@@ -72,6 +79,12 @@ def test_any_history_arrives_in_any_pieces(history: list[tuple[object, ...]]) ->
                 draft.create_topic(TopicRecord(name, topic_id, partitions, {"k": str(count)}))
             case ("delete", str() as name) if draft.topic(name) is not None:
                 draft.delete_topic(name)
+            case ("grow", str() as name, int() as count) if draft.topic(name) is not None:
+                more = [new_partition((n, 9), {n}, controller_epoch=4) for n in range(count)]
+                draft.add_partitions(name, more)
+            case ("configs", ResourceType() as kind, str() as name, dict() as configs):
+                if kind is not ResourceType.TOPIC or draft.topic(name) is not None:
+                    draft.put_configs(kind, name, configs)
             case ("send",):
                 message = delta_image(image.cluster, pending, broker_epoch=9, base_version=base)
                 assert apply_image(broker, carried(message)) is not None
@@ -83,7 +96,18 @@ def test_any_history_arrives_in_any_pieces(history: list[tuple[object, ...]]) ->
     late = apply_image(first.cluster, carried(full_image(image.cluster, 9)))
     assert late is not None
     same(late.cluster, image.cluster)
-    assert late.cluster.broker_configs == image.cluster.broker_configs
+
+
+def test_partitions_look_again_when_the_settings_of_their_topic_change() -> None:
+    known = state(topic("t", 1, 1, 2), topic("u", 2, 1))
+    controller = state(topic("t", 1, 1, 2), topic("u", 2, 1), version=5)
+    controller.topics["t"].configs = {"retention.ms": "5"}
+    delta = Delta(topics={"t": set(), "u": set()})
+    message = carried(delta_image(controller, delta, broker_epoch=5, base_version=4))
+    applied = apply_image(known, message)
+    assert applied is not None
+    assert applied.changed == [TopicPartition("t", 0), TopicPartition("t", 1)]
+    assert known.topics["t"].configs == {"retention.ms": "5"}
 
 
 def topic(name: str, topic_id: int, *leaders: int) -> TopicRecord:

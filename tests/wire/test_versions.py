@@ -18,6 +18,8 @@ KAFKA = {
     "Heartbeat": (0, 4),
     "LeaveGroup": (0, 5),
     "SyncGroup": (0, 5),
+    "DescribeGroups": (0, 6),
+    "ListGroups": (0, 5),
     "ApiVersions": (0, 5),
     "CreateTopics": (2, 7),
     "DeleteTopics": (1, 6),
@@ -25,6 +27,13 @@ KAFKA = {
     "InitProducerId": (0, 5),
     "OffsetForLeaderEpoch": (2, 4),
     "DescribeConfigs": (1, 4),
+    "AlterConfigs": (0, 2),
+    "DeleteGroups": (0, 3),
+    "ElectLeaders": (0, 2),
+    "IncrementalAlterConfigs": (0, 1),
+    "AlterPartitionReassignments": (0, 1),
+    "ListPartitionReassignments": (0, 0),
+    "OffsetDelete": (0, 0),
     "DescribeCluster": (0, 2),
 }
 

@@ -4,10 +4,11 @@
 commit; a broker holds the copy that `UpdateCluster` messages keep up to date. Nobody else writes it.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from enum import IntEnum
 
+from replog.model.config_resources import ResourceType
 from replog.model.ids import NO_BROKER, NO_EPOCH, TopicPartition
 from replog.model.partition import PartitionRecord
 
@@ -42,7 +43,7 @@ class BrokerLife:
 
     broker_epoch: int  # of the registration
     boot_id: str = ""  # of the host
-    folder_id: str = ""  # of the log folder, made up when the folder is new
+    folder_id: str = ""  # of the log folders, made up when they are new, with commas between them
     incarnation: str = ""  # of the process
     stopped_epoch: int = NO_EPOCH  # of the registration after which it stopped cleanly before
 
@@ -91,6 +92,35 @@ class ClusterState:
     topic_names: dict[bytes, str] = field(default_factory=dict)  # topic id -> name
     # dynamic configurations of brokers: broker id as text, "" for the cluster-wide default
     broker_configs: dict[str, dict[str, str]] = field(default_factory=dict)
+    group_configs: dict[str, dict[str, str]] = field(default_factory=dict)  # by group id
+    client_metrics: dict[str, dict[str, str]] = field(default_factory=dict)  # by subscription
+
+    def configs(self, kind: ResourceType) -> dict[str, dict[str, str]]:
+        """All settings of resources of a kind that are no topics, by name."""
+        match kind:
+            case ResourceType.BROKER:
+                return self.broker_configs
+            case ResourceType.GROUP:
+                return self.group_configs
+            case ResourceType.CLIENT_METRICS:
+                return self.client_metrics
+        raise ValueError(f"{kind.name} has no table of settings")
+
+    def configs_of(self, kind: ResourceType, name: str) -> Mapping[str, str]:
+        """The settings of one resource; empty when there are none."""
+        if kind is ResourceType.TOPIC:
+            topic = self.topics.get(name)
+            return {} if topic is None else topic.configs
+        return self.configs(kind).get(name, {})
+
+    def put_configs(self, kind: ResourceType, name: str, configs: Mapping[str, str]) -> None:
+        """Replace the settings of a topic that is there, or of another resource."""
+        if kind is ResourceType.TOPIC:
+            self.topics[name].configs = dict(configs)
+        elif configs:
+            self.configs(kind)[name] = dict(configs)
+        else:
+            self.configs(kind).pop(name, None)
 
     def put_topic(self, topic: TopicRecord) -> None:
         """Add `topic`, or replace the one of the same name (also when it has another id)."""

@@ -23,6 +23,8 @@ class ConfigSource(IntEnum):
     DYNAMIC_DEFAULT_BROKER = 3
     STATIC_BROKER = 4
     DEFAULT = 5
+    CLIENT_METRICS = 7
+    GROUP = 8
 
 
 # The number of a type in DescribeConfigs.
@@ -114,19 +116,24 @@ def dynamic_default_entries(broker: BrokerConfig) -> Iterator[ConfigEntry]:
             yield ConfigEntry(key, value, source, (ConfigSynonym(name, value, source),))
 
 
-def group_entries(broker: BrokerConfig) -> Iterator[ConfigEntry]:
-    """The configurations of a consumer group: those that its broker says."""
+def group_entries(broker: BrokerConfig, own: Mapping[str, str]) -> Iterator[ConfigEntry]:
+    """The configurations of a group: its own settings, else what its broker says."""
     for name, key in GROUP.items():
         synonyms = _broker_synonyms(broker, key.fallback) if key.fallback else []
         if not synonyms:
             synonyms = [ConfigSynonym(name, key.default, ConfigSource.DEFAULT)]
+        if name in own:
+            synonyms.insert(0, ConfigSynonym(name, _shown(key, own[name]), ConfigSource.GROUP))
         yield ConfigEntry(key, synonyms[0].value, synonyms[0].source, tuple(synonyms))
 
 
-def client_metrics_entries() -> Iterator[ConfigEntry]:
-    """The configurations of a client metrics subscription: nobody can set one yet."""
-    for key in CLIENT_METRICS.values():
-        yield ConfigEntry(key, key.default, ConfigSource.DEFAULT, ())
+def client_metrics_entries(own: Mapping[str, str]) -> Iterator[ConfigEntry]:
+    """The configurations of a client metrics subscription."""
+    for name, key in CLIENT_METRICS.items():
+        if name in own:
+            yield ConfigEntry(key, _shown(key, own[name]), ConfigSource.CLIENT_METRICS, ())
+        else:
+            yield ConfigEntry(key, key.default, ConfigSource.DEFAULT, ())
 
 
 def _broker_synonyms(broker: BrokerConfig, name: str) -> list[ConfigSynonym]:

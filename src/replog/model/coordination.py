@@ -16,6 +16,8 @@ CONTROLLER = "/controller"
 CONTROLLER_EPOCH = "/controller_epoch"
 CONFIG_TOPICS = "/config/topics"
 CONFIG_BROKERS = "/config/brokers"
+CONFIG_GROUPS = "/config/groups"
+CONFIG_CLIENT_METRICS = "/config/client-metrics"
 PRODUCER_ID_BLOCK = "/latest_producer_id_block"
 SECRET = "/replog/secret"
 

@@ -4,6 +4,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from enum import Enum
 
+from replog.model.config import BrokerConfig
 from replog.model.coordination import Operation
 from replog.model.messages import Message
 from replog.model.records import RangeFile
@@ -108,6 +109,13 @@ class Report:
 
 
 @dataclass(slots=True)
+class Reconfigured:
+    """Settings changed while the node runs: those of the runtime obey `config` from now on."""
+
+    config: BrokerConfig
+
+
+@dataclass(slots=True)
 class Stopped:
     """The node is done: logs are flushed and closed, and the process may end."""
 
@@ -124,5 +132,6 @@ Output = (
     | RunJob
     | RangeInvalidated
     | Report
+    | Reconfigured
     | Stopped
 )

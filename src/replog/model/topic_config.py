@@ -54,6 +54,7 @@ class TopicConfig(_TopicValues):
     """
 
     def __init__(self, broker: BrokerConfig, overrides: Mapping[str, str]) -> None:
+        self.broker = broker  # what it was worked out from
         self.overrides = dict(overrides)
         for attribute in _TopicValues.__annotations__:
             name = attribute.replace("_", ".")

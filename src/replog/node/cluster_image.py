@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from replog.core.controller.state import Delta
 from replog.core.controller.stored import SECURITY_PROTOCOLS
 from replog.model.cluster import BrokerRecord, BrokerState, ClusterState, Endpoint, TopicRecord
+from replog.model.config_resources import ResourceType
 from replog.model.ids import ZERO_TOPIC_ID, TopicPartition
 from replog.model.messages.update_cluster import (
     ClusterBroker,
@@ -26,7 +27,8 @@ from replog.model.messages.update_cluster import (
 )
 from replog.model.partition import PartitionRecord
 
-BROKER_RESOURCE = 4  # resource type of a broker's configuration in Kafka's protocol
+# What has settings apart from topics, which bring theirs along.
+CONFIGURED = (ResourceType.BROKER, ResourceType.GROUP, ResourceType.CLIENT_METRICS)
 NO_BASE = -1  # base version of a full image
 
 
@@ -40,12 +42,7 @@ def full_image(cluster: ClusterState, broker_epoch: int) -> UpdateClusterRequest
     message.brokers_included = True
     message.topics = [_topic(topic, None) for topic in cluster.topics.values()]
     message.configs = [
-        ClusterConfig(
-            resource_type=BROKER_RESOURCE,
-            resource_name=name,
-            entries=[ClusterConfigEntry(name=k, value=v) for k, v in configs.items()],
-        )
-        for name, configs in cluster.broker_configs.items()
+        _config(cluster, kind, name) for kind in CONFIGURED for name in cluster.configs(kind)
     ]
     return message
 
@@ -66,7 +63,19 @@ def delta_image(
     message.deleted_topics = [
         DeletedTopic(name=name, topic_id=topic_id) for name, topic_id in delta.deleted
     ]
+    message.configs = [_config(cluster, kind, name) for kind, name in sorted(delta.configs)]
     return message
+
+
+def _config(cluster: ClusterState, kind: ResourceType, name: str) -> ClusterConfig:
+    """All settings of a resource; without any, it has none any more."""
+    return ClusterConfig(
+        resource_type=kind,
+        resource_name=name,
+        entries=[
+            ClusterConfigEntry(name=k, value=v) for k, v in cluster.configs_of(kind, name).items()
+        ],
+    )
 
 
 def _header(cluster: ClusterState, broker_epoch: int, base_version: int) -> UpdateClusterRequest:
@@ -162,11 +171,7 @@ def _apply_full(known: ClusterState, message: UpdateClusterRequest) -> Applied:
     _take_header(cluster, message)
     for topic in message.topics:
         _put_whole_topic(applied, topic)
-    for config in message.configs:
-        if config.resource_type == BROKER_RESOURCE:
-            cluster.broker_configs[config.resource_name] = {
-                entry.name: entry.value for entry in config.entries if entry.value is not None
-            }
+    _take_configs(cluster, message)
     for name, topic_record in known.topics.items():
         now = cluster.topics.get(name)
         gone = now is None or now.topic_id not in (topic_record.topic_id, ZERO_TOPIC_ID)
@@ -175,9 +180,20 @@ def _apply_full(known: ClusterState, message: UpdateClusterRequest) -> Applied:
     return applied
 
 
+def _take_configs(cluster: ClusterState, message: UpdateClusterRequest) -> None:
+    for config in message.configs:
+        if config.resource_type in CONFIGURED:
+            cluster.put_configs(
+                ResourceType(config.resource_type),
+                config.resource_name,
+                {entry.name: entry.value for entry in config.entries if entry.value is not None},
+            )
+
+
 def _apply_delta(known: ClusterState, message: UpdateClusterRequest) -> Applied:
     applied = Applied(known)
     _take_header(known, message)
+    _take_configs(known, message)
     for gone in message.deleted_topics:
         topic = known.topics.get(gone.name)
         if topic is not None and topic.topic_id == gone.topic_id:
@@ -188,10 +204,17 @@ def _apply_delta(known: ClusterState, message: UpdateClusterRequest) -> Applied:
         if record is None or record.topic_id != sent.topic_id:
             _put_whole_topic(applied, sent)
             continue
-        record.configs = _topic_configs(sent)
-        for partition in sent.partitions:
-            record.partitions[partition.index] = _record(partition)
-            applied.changed.append(TopicPartition(sent.name, partition.index))
+        changed = {partition.index for partition in sent.partitions}
+        for partition in sorted(sent.partitions, key=lambda partition: partition.index):
+            if partition.index == len(record.partitions):
+                record.partitions.append(_record(partition))
+            else:
+                record.partitions[partition.index] = _record(partition)
+        configs = _topic_configs(sent)
+        if configs != record.configs:
+            record.configs = configs
+            changed.update(range(len(record.partitions)))
+        applied.changed += [TopicPartition(sent.name, index) for index in sorted(changed)]
     return applied
 
 
@@ -201,7 +224,9 @@ def _is_gap(known: ClusterState, sent: ClusterTopic) -> bool:
     indexes = [partition.index for partition in sent.partitions]
     if record is None or record.topic_id != sent.topic_id:
         return indexes != list(range(len(indexes)))
-    return any(not 0 <= index < len(record.partitions) for index in indexes)
+    known_count = len(record.partitions)
+    new = sorted(index for index in indexes if not 0 <= index < known_count)
+    return new != list(range(known_count, known_count + len(new)))  # a topic may have grown
 
 
 def _take_header(cluster: ClusterState, message: UpdateClusterRequest) -> None:

@@ -43,6 +43,7 @@ from replog.model.errors import ErrorCode
 from replog.model.inputs import CoordinatorRead, CoordinatorWritten
 from replog.model.outputs import Level
 from replog.model.topic_config import topic_value
+from replog.node.dynamic_config import keep_min_isr
 from replog.node.pushes import Pushes
 
 if TYPE_CHECKING:
@@ -267,6 +268,7 @@ class Controlling:
 
     def _plan_takeover(self, draft: Draft) -> Callable[[], None]:
         self._broker_change_queued = False
+        keep_min_isr(draft, self._node.config)
         draft.registrations(self._registered)
         draft.reconcile()
         return _nothing

@@ -18,6 +18,7 @@ from replog.model.errors import ErrorCode
 from replog.model.ids import GROUP_OFFSETS_TOPIC
 from replog.model.inputs import PeerFailed, PeerReplied, Received
 from replog.model.messages import Message, Request, Response
+from replog.model.messages.alter_configs import AlterConfigsRequest
 from replog.model.messages.alter_partition_reassignments import (
     AlterPartitionReassignmentsRequest,
 )
@@ -30,15 +31,18 @@ from replog.model.messages.create_topics import (
 from replog.model.messages.delete_topics import DeleteTopicsRequest
 from replog.model.messages.elect_leaders import ElectLeadersRequest
 from replog.model.messages.forward import ForwardRequest, ForwardResponse
+from replog.model.messages.incremental_alter_configs import IncrementalAlterConfigsRequest
 from replog.model.messages.list_partition_reassignments import (
     ListPartitionReassignmentsRequest,
 )
 from replog.model.outputs import Channel, Level
 from replog.node.handlers import (
+    alter_configs,
     alter_partition_reassignments,
     create_topics,
     delete_topics,
     elect_leaders,
+    incremental_alter_configs,
     list_partition_reassignments,
 )
 from replog.node.handlers.admin import AdminCall
@@ -69,6 +73,16 @@ ADMIN: dict[int, _AdminApi] = {
     for api in (
         _AdminApi(CreateTopicsRequest, create_topics.execute, create_topics.refuse),
         _AdminApi(DeleteTopicsRequest, delete_topics.execute, delete_topics.refuse),
+        _AdminApi(
+            AlterConfigsRequest,
+            alter_configs.execute,
+            alter_configs.refuse,
+        ),
+        _AdminApi(
+            IncrementalAlterConfigsRequest,
+            incremental_alter_configs.execute,
+            incremental_alter_configs.refuse,
+        ),
         _AdminApi(ElectLeadersRequest, elect_leaders.execute, elect_leaders.refuse),
         _AdminApi(
             AlterPartitionReassignmentsRequest,
@@ -106,13 +120,23 @@ class Forwarding:
 
     # ---- requests of clients ---------------------------------------------------------------
 
-    def pass_on(self, node: Node, request: Received, message: Request) -> Message | None:
-        """Have the controller carry `message` out, and answer the client with what it says."""
+    def pass_on(
+        self,
+        node: Node,
+        request: Received,
+        message: Request,
+        *,
+        respond: Callable[[Response], None] | None = None,
+    ) -> Message | None:
+        """Have the controller carry `message` out, and answer the client with what it says.
+
+        `respond` is given what it says instead, and answers `request` itself.
+        """
         self._start(
             _Pending(
                 message,
                 request.version,
-                lambda response: node.reply(request, response),
+                respond or (lambda response: node.reply(request, response)),
                 client_id=request.client_id,
                 client_host=request.client_host,
             )

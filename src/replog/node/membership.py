@@ -11,7 +11,7 @@ it has, and cannot change it until it is registered again.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from enum import Enum
 from typing import TYPE_CHECKING
 
@@ -409,7 +409,10 @@ class Membership:
         self._epoch_seen = max(self._epoch_seen, message.controller_epoch)
         self._controller = node.cluster.brokers.get(message.controller_id, self._controller)
         self.image_received = True
-        node.partitions.apply(applied.changed, applied.deleted)
+        changed: Iterable[TopicPartition] = applied.changed
+        if node.dynamic_config.apply():
+            changed = [tp for tp, _ in node.cluster.partitions()]  # their topics fall back to it
+        node.partitions.apply(changed, applied.deleted)
         return True
 
     # ---- the way out -----------------------------------------------------------------------

@@ -5,6 +5,7 @@ clock and never draws a random number that it was not given. All that a broker r
 
 - `membership`  registration, who is controller, the cluster image and how it is kept up to date
 - `controlling` the controller's work, while this broker is the controller
+- `dynamic_config` settings of this broker that changed while it runs
 - `forwarding`  clients' admin requests on their way to the controller
 - `partitions`  the replicas on this broker, as leader or follower
 - `upkeep`      retention and compaction of their logs, and requests to delete records
@@ -56,6 +57,7 @@ from replog.model.outputs import (
     Send,
 )
 from replog.node.controlling import Controlling
+from replog.node.dynamic_config import DynamicConfig
 from replog.node.fetchers import Fetchers
 from replog.node.forwarding import Forwarding
 from replog.node.groups import Groups
@@ -116,6 +118,7 @@ class Node:
         self._write_waiters: dict[int, Callable[[CoordinatorWritten], None]] = {}
         self._read_waiters: dict[int, Callable[[CoordinatorRead], None]] = {}
         self._job_waiters: dict[int, Callable[[JobDone], None]] = {}
+        self.dynamic_config = DynamicConfig(self)
         self.waits = Waits(self)
         self.fetch_sessions = FetchSessions(self)
         self.syncs = Syncs(self)

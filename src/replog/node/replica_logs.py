@@ -36,7 +36,7 @@ class ReplicaLogs:
 
     @property
     def stopped_epoch(self) -> int:
-        """The broker epoch after which all folders were closed in good order, -1 when one was not."""
+        """The broker epoch after which all folders were closed in good order, -1 for none."""
         epochs = {folder.stopped_epoch for folder in self.folders}
         return epochs.pop() if len(epochs) == 1 else NO_EPOCH
 

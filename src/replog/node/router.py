@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from replog.model.inputs import Received
 from replog.model.messages import Message
+from replog.model.messages.alter_configs import AlterConfigsRequest
 from replog.model.messages.alter_partition import AlterPartitionRequest
 from replog.model.messages.alter_partition_reassignments import (
     AlterPartitionReassignmentsRequest,
@@ -30,6 +31,7 @@ from replog.model.messages.fetch import FetchRequest
 from replog.model.messages.find_coordinator import FindCoordinatorRequest
 from replog.model.messages.forward import ForwardRequest
 from replog.model.messages.heartbeat import HeartbeatRequest
+from replog.model.messages.incremental_alter_configs import IncrementalAlterConfigsRequest
 from replog.model.messages.init_producer_id import InitProducerIdRequest
 from replog.model.messages.join_group import JoinGroupRequest
 from replog.model.messages.leave_group import LeaveGroupRequest
@@ -48,6 +50,7 @@ from replog.model.messages.report_offline_replicas import ReportOfflineReplicasR
 from replog.model.messages.sync_group import SyncGroupRequest
 from replog.model.messages.update_cluster import UpdateClusterRequest
 from replog.node.handlers import (
+    alter_configs,
     alter_partition,
     alter_partition_reassignments,
     api_versions,
@@ -65,6 +68,7 @@ from replog.node.handlers import (
     find_coordinator,
     forward,
     heartbeat,
+    incremental_alter_configs,
     init_producer_id,
     join_group,
     leave_group,
@@ -114,6 +118,8 @@ FROM_ANYBODY: dict[type[Message], Handler] = {
     ListGroupsRequest: list_groups.handle,
     DeleteGroupsRequest: delete_groups.handle,
     OffsetDeleteRequest: offset_delete.handle,
+    AlterConfigsRequest: alter_configs.handle,
+    IncrementalAlterConfigsRequest: incremental_alter_configs.handle,
     DescribeReplicasRequest: describe_replicas.handle,
 }
 

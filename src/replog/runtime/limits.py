@@ -35,6 +35,10 @@ class Limits:
     connections: int = 10_000
     connections_per_ip: int = 4_096
 
+    # How far these two can be raised while the broker runs.
+    connections_max: int = 10_000
+    connections_per_ip_max: int = 4_096
+
     # Beyond `connections`, for connections that begin with a broker's handshake: replication must
     # not fail because clients have taken every place.
     connections_reserved: int = 64

@@ -5,8 +5,10 @@ import logging
 import socket
 import time
 from collections import Counter
+from dataclasses import replace
 from typing import Final
 
+from replog.model.config import BrokerConfig
 from replog.model.listeners import Listener as Address
 from replog.runtime.connection import Host
 from replog.runtime.limits import ACCEPTS_PER_TURN, Limits
@@ -65,6 +67,15 @@ class Places:
         self._reserved = 0
         self._refused = 0
         self._reported_s = 0.0
+
+    def reconfigure(self, config: BrokerConfig) -> None:
+        """The limits on connections were changed. Who is connected stays."""
+        limits = self._limits
+        self._limits = replace(
+            limits,
+            connections=min(config.max_connections, limits.connections_max),
+            connections_per_ip=min(config.max_connections_per_ip, limits.connections_per_ip_max),
+        )
 
     def take(self, ip: str) -> bool | None:
         """A place for a connection: False a usual one, True a reserved one, None for none left."""

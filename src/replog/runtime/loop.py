@@ -30,6 +30,7 @@ from replog.model.outputs import (
     Output,
     RangeInvalidated,
     ReadCoordinator,
+    Reconfigured,
     Reply,
     Report,
     RunJob,
@@ -117,6 +118,7 @@ class NodeLoop:
             RunJob: self._jobs.run,
             RangeInvalidated: self._invalidate,
             Report: self._report,
+            Reconfigured: self._reconfigure,
             Stopped: self._stopped,
         }
 
@@ -264,6 +266,9 @@ class NodeLoop:
         for connection in list(self._connections.values()):
             if connection.outbox.pending and connection.outbox.holds(output.file, output.position):
                 connection.close("the log was truncated below records that were to be sent")
+
+    def _reconfigure(self, output: Reconfigured) -> None:
+        self.places.reconfigure(output.config)
 
     @staticmethod
     def _report(output: Report) -> None:

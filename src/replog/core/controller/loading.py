@@ -16,9 +16,12 @@ from replog.model.cluster import (
     ClusterState,
     TopicRecord,
 )
+from replog.model.config_resources import ResourceType
 from replog.model.coordination import (
     BROKER_IDS,
     CONFIG_BROKERS,
+    CONFIG_CLIENT_METRICS,
+    CONFIG_GROUPS,
     CONFIG_TOPICS,
     TOPICS,
     StoredNode,
@@ -52,7 +55,7 @@ def load_image(
     )
     loaded = Loaded(ControllerImage(cluster))
     configs = _children(nodes, CONFIG_TOPICS)
-    loaded.image.config_nodes = set(configs)
+    loaded.image.config_nodes = {path for path in nodes if path.startswith("/config/")}
     for name in sorted(_children(nodes, TOPICS)):
         try:
             cluster.put_topic(_topic(nodes, name, configs.get(name)))
@@ -63,16 +66,29 @@ def load_image(
             )
             cluster.put_topic(offline_topic(name))
     cluster.topic_names.pop(ZERO_TOPIC_ID, None)
-    for name, node in sorted(_children(nodes, CONFIG_BROKERS).items()):
-        try:
-            settings = stored.decode_configs(node.data)
-        except stored.BadNode as error:
-            loaded.reports.append(f"configuration of broker {name} is ignored: {error}")
-            continue
-        cluster.broker_configs["" if name == stored.DEFAULT_BROKER_CONFIG else name] = settings
+    _load_configs(loaded, nodes)
     _load_broker_states(loaded, nodes)
     _load_lives(loaded, nodes)
     return loaded
+
+
+def _load_configs(loaded: Loaded, nodes: Mapping[str, StoredNode]) -> None:
+    parents = (
+        (ResourceType.BROKER, CONFIG_BROKERS),
+        (ResourceType.GROUP, CONFIG_GROUPS),
+        (ResourceType.CLIENT_METRICS, CONFIG_CLIENT_METRICS),
+    )
+    for kind, parent in parents:
+        for node_name, node in sorted(_children(nodes, parent).items()):
+            if kind is not ResourceType.BROKER:
+                name = stored.unescaped(node_name)
+            else:
+                name = "" if node_name == stored.DEFAULT_BROKER_CONFIG else node_name
+            try:
+                loaded.image.cluster.put_configs(kind, name, stored.decode_configs(node.data))
+            except stored.BadNode as error:
+                what = kind.name.lower().replace("_", " ")
+                loaded.reports.append(f"configuration of {what} {name!r} is ignored: {error}")
 
 
 def _load_lives(loaded: Loaded, nodes: Mapping[str, StoredNode]) -> None:

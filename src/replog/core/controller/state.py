@@ -5,7 +5,7 @@ that multi is durable does `ControllerImage.apply` take the draft over, and tell
 that brokers can be told.
 """
 
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from replog.core.controller import reassignment, stored
@@ -17,6 +17,7 @@ from replog.core.controller.changes import (
     replica_read_only,
     replicas_returned,
 )
+from replog.core.controller.config_draft import ConfigDraft, Resource
 from replog.core.controller.eligible import (
     TopicRules,
     led_by_suspect,
@@ -31,6 +32,7 @@ from replog.model.cluster import (
     ClusterState,
     TopicRecord,
 )
+from replog.model.config_resources import ResourceType
 from replog.model.coordination import Create, Delete, Operation, SetData
 from replog.model.ids import ZERO_TOPIC_ID, TopicPartition
 from replog.model.partition import PartitionRecord
@@ -44,10 +46,12 @@ class Delta:
     brokers: bool = False
     topics: dict[str, set[int] | None] = field(default_factory=dict)
     deleted: list[tuple[str, bytes]] = field(default_factory=list)  # name, topic id
+    configs: set[Resource] = field(default_factory=set)  # other than topics
 
     def merge(self, later: "Delta") -> None:
         """Add what changed afterwards."""
         self.brokers = self.brokers or later.brokers
+        self.configs |= later.configs
         for name, topic_id in later.deleted:
             self.deleted.append((name, topic_id))
             self.topics.pop(name, None)
@@ -75,7 +79,7 @@ class ControllerImage:
     """
 
     cluster: ClusterState
-    config_nodes: set[str] = field(default_factory=set)  # topics with a node under /config/topics
+    config_nodes: set[str] = field(default_factory=set)  # paths below /config
     broken: dict[str, str] = field(default_factory=dict)  # topics that can't be read, and why
     states_stored: bool = False  # whether the broker table has its node
     # The newest registration of every broker that the controller has dealt with, gone or not.
@@ -92,9 +96,11 @@ class ControllerImage:
         delta = Delta()
         for name, topic in draft.deleted.items():
             cluster.remove_topic(name)
-            self.config_nodes.discard(name)
+            self.config_nodes.discard(stored.topic_config_path(name))
             self.broken.pop(name, None)
             delta.deleted.append((name, topic.topic_id))
+        for name, topic in draft.grown.items():
+            cluster.topics[name].partitions = list(topic.partitions)
         for tp, record in draft.changed.items():
             cluster.topics[tp.topic].partitions[tp.partition] = record
             indexes = delta.topics.setdefault(tp.topic, set())
@@ -102,8 +108,13 @@ class ControllerImage:
                 indexes.add(tp.partition)
         for name, topic in draft.created.items():
             cluster.put_topic(topic)
-            self.config_nodes.add(name)
+            self.config_nodes.add(stored.topic_config_path(name))
             delta.topics[name] = None
+        for kind, name in draft.configs.apply():
+            if kind is ResourceType.TOPIC:
+                delta.topics.setdefault(name, set())  # its settings go with it
+            else:
+                delta.configs.add((kind, name))
         if draft.brokers_changed:
             cluster.brokers = draft.brokers
             self.states_stored = True
@@ -132,6 +143,8 @@ class Draft:
         self.brokers_changed = False
         self.changed: dict[TopicPartition, PartitionRecord] = {}
         self.created: dict[str, TopicRecord] = {}
+        self.grown: dict[str, TopicRecord] = {}  # topics with more partitions than before
+        self.configs = ConfigDraft(image.cluster, image.config_nodes)
         self.deleted: dict[str, TopicRecord] = {}
         self.unclean: list[TopicPartition] = []  # elections that may have lost committed records
         self.power_cut: dict[TopicPartition, str] = {}  # likewise, with what was compared
@@ -145,6 +158,9 @@ class Draft:
         created = self.created.get(name)
         if created is not None:
             return created
+        grown = self.grown.get(name)
+        if grown is not None:
+            return grown
         return None if name in self.deleted else self._image.cluster.topics.get(name)
 
     def topic_by_id(self, topic_id: bytes) -> TopicRecord | None:
@@ -195,7 +211,8 @@ class Draft:
     def size(self) -> int:
         """About how many operations the multi will have."""
         created = sum(len(topic.partitions) + 2 for topic in self.created.values())
-        return len(self.changed) + created + 2 * len(self.deleted)
+        others = 2 * len(self.deleted) + len(self.grown) + len(self.configs.changed)
+        return len(self.changed) + created + others
 
     # ---- writing ------------------------------------------------------------------------
 
@@ -217,8 +234,38 @@ class Draft:
         if created is None:
             topic = self._image.cluster.topics[name]
             self.deleted[name] = topic
-            for index in range(len(topic.partitions)):
+            grown = self.grown.pop(name, topic)
+            self.configs.forget(ResourceType.TOPIC, name)
+            for index in range(len(grown.partitions)):
                 self.changed.pop(TopicPartition(name, index), None)
+
+    def add_partitions(self, name: str, records: Sequence[PartitionRecord]) -> None:
+        """Let a topic that is there have further partitions."""
+        topic = self.topic(name)
+        if topic is None:
+            return
+        first = len(topic.partitions)
+        larger = replace(topic, partitions=[*topic.partitions, *records])
+        if name in self.created:
+            self.created[name] = larger
+            return
+        self.grown[name] = larger
+        for index, record in enumerate(records, first):
+            self.changed[TopicPartition(name, index)] = record
+
+    def put_configs(self, kind: ResourceType, name: str, configs: Mapping[str, str]) -> None:
+        """Replace the settings of a topic that is there, or of another resource."""
+        created = self.created.get(name) if kind is ResourceType.TOPIC else None
+        if created is not None:
+            created.configs = dict(configs)
+        else:
+            self.configs.put(kind, name, configs)
+        self._rules.clear()
+
+    def configs_of(self, kind: ResourceType, name: str) -> Mapping[str, str]:
+        """The settings of a resource as of this draft."""
+        created = self.created.get(name) if kind is ResourceType.TOPIC else None
+        return self.configs.get(kind, name) if created is None else created.configs
 
     def registrations(self, registered: dict[int, BrokerRecord]) -> None:
         """Bring the broker table into line with who is registered, and partitions with it.
@@ -357,8 +404,8 @@ class Draft:
         """What holds for elections of a topic."""
         found = self._rules.get(name)
         if found is None:
-            topic = self.topic(name)
-            found = self._rules[name] = self._rules_of({} if topic is None else topic.configs)
+            overrides = self.configs_of(ResourceType.TOPIC, name)
+            found = self._rules[name] = self._rules_of(overrides)
         return found
 
     # ---- what is to be stored -----------------------------------------------------------
@@ -368,16 +415,19 @@ class Draft:
         operations: list[Operation] = []
         for name in self.deleted:
             operations.append(Delete(stored.topic_path(name), recursive=True))
-            if name in self._image.config_nodes:
+            if stored.topic_config_path(name) in self._image.config_nodes:
                 operations.append(Delete(stored.topic_config_path(name), recursive=True))
         for topic in self.created.values():
             operations.extend(self._creation(topic))
         for name in self._moved_topics():
             operations.append(SetData(stored.topic_path(name), self._topic_node(name)))
+        operations.extend(self.configs.operations())
         for tp, record in self.changed.items():
             topic_id = self._image.cluster.topics[tp.topic].topic_id
             data = stored.encode_partition(record, topic_id)
-            operations.append(SetData(stored.partition_path(tp), data))
+            there = tp.partition < len(self._image.cluster.topics[tp.topic].partitions)
+            path = stored.partition_path(tp)
+            operations.append(SetData(path, data) if there else Create(path, data))
         if self.brokers_changed:
             data = stored.encode_broker_states(self.brokers)
             if self._image.states_stored:
@@ -397,10 +447,12 @@ class Draft:
         return operations
 
     def _moved_topics(self) -> list[str]:
-        """Topics of which a partition has other replicas than before."""
+        """Topics of which a partition has other replicas than before, or is new."""
         topics = self._image.cluster.topics
-        moved: dict[str, None] = {}
+        moved: dict[str, None] = dict.fromkeys(self.grown)
         for tp, record in self.changed.items():
+            if tp.topic in moved:
+                continue
             before = topics[tp.topic].partitions[tp.partition]
             if (before.replicas, before.adding, before.removing) != (
                 record.replicas,
@@ -411,7 +463,7 @@ class Draft:
         return list(moved)
 
     def _topic_node(self, name: str) -> bytes:
-        topic = self._image.cluster.topics[name]
+        topic = self.grown.get(name) or self._image.cluster.topics[name]
         partitions = [
             self.changed.get(TopicPartition(name, index), record)
             for index, record in enumerate(topic.partitions)
@@ -426,10 +478,11 @@ class Draft:
         configs = stored.encode_configs(topic.configs)
         # Configurations without a topic were put there by hand: they make room for those of this
         # topic.
-        if topic.name in self._image.config_nodes and topic.name not in self.deleted:
-            yield SetData(stored.topic_config_path(topic.name), configs)
+        path = stored.topic_config_path(topic.name)
+        if path in self._image.config_nodes and topic.name not in self.deleted:
+            yield SetData(path, configs)
         else:
-            yield Create(stored.topic_config_path(topic.name), configs)
+            yield Create(path, configs)
 
 
 def offline_topic(name: str) -> TopicRecord:

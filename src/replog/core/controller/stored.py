@@ -6,11 +6,15 @@ Decoders take bytes that anybody may have edited. They raise `BadNode` and nothi
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass
+from urllib.parse import quote, unquote
 
 from replog.model.cluster import BrokerLife, BrokerRecord, BrokerState, Endpoint, TopicRecord
+from replog.model.config_resources import ResourceType
 from replog.model.coordination import (
     BROKER_IDS,
     CONFIG_BROKERS,
+    CONFIG_CLIENT_METRICS,
+    CONFIG_GROUPS,
     CONFIG_TOPICS,
     TOPICS,
 )
@@ -84,6 +88,30 @@ def topic_config_path(topic: str) -> str:
 def broker_config_path(broker: str) -> str:
     """`broker` is an id as text, or "" for the default of all brokers."""
     return f"{CONFIG_BROKERS}/{broker or DEFAULT_BROKER_CONFIG}"
+
+
+def config_path(kind: ResourceType, name: str) -> str:
+    """Where the settings of a resource are. Groups may have any name: what a path can't hold is
+    written as %XX."""
+    match kind:
+        case ResourceType.TOPIC:
+            return topic_config_path(name)
+        case ResourceType.BROKER:
+            return broker_config_path(name)
+        case ResourceType.GROUP:
+            return f"{CONFIG_GROUPS}/{_escaped(name)}"
+        case ResourceType.CLIENT_METRICS:
+            return f"{CONFIG_CLIENT_METRICS}/{_escaped(name)}"
+    raise ValueError(f"{kind.name} has no settings in the coordinator")
+
+
+def _escaped(name: str) -> str:
+    return quote(name, safe="", errors="surrogatepass").replace(".", "%2E")
+
+
+def unescaped(name: str) -> str:
+    """The name of a group or client metrics subscription from its node's."""
+    return unquote(name, errors="surrogatepass")
 
 
 # ---- encoding ---------------------------------------------------------------------------

@@ -10,7 +10,6 @@ configurations.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from enum import IntEnum
 from typing import TYPE_CHECKING
 
 from replog.core.topics import topic_name_fault
@@ -23,6 +22,7 @@ from replog.model.config_entries import (
     group_entries,
     topic_entries,
 )
+from replog.model.config_resources import ResourceType
 from replog.model.errors import ErrorCode, Refused
 from replog.model.inputs import Received
 from replog.model.messages.describe_configs import (
@@ -36,16 +36,6 @@ from replog.model.messages.describe_configs import (
 
 if TYPE_CHECKING:
     from replog.node.node import Node
-
-
-class ResourceType(IntEnum):
-    """What has configurations."""
-
-    TOPIC = 2
-    BROKER = 4
-    BROKER_LOGGER = 8
-    CLIENT_METRICS = 16
-    GROUP = 32
 
 
 def handle(
@@ -104,11 +94,11 @@ def _entries(
             if name == "":
                 text = "a client metrics subscription is asked for by name"
                 return Refused(ErrorCode.INVALID_REQUEST, text)
-            return client_metrics_entries()
+            return client_metrics_entries(node.cluster.client_metrics.get(name, {}))
         case ResourceType.GROUP:
             if name == "":
                 return Refused(ErrorCode.INVALID_REQUEST, "a group is asked for by its id")
-            return group_entries(config)
+            return group_entries(config, node.cluster.group_configs.get(name, {}))
     return Refused(
         ErrorCode.INVALID_REQUEST, f"resource type {resource.resource_type} is not known"
     )

@@ -1,0 +1,215 @@
+"""What becomes of a resource's settings when somebody alters them, and why that may be refused.
+
+Pure: the settings that hold now come in, those that shall hold go out. Brokers ask before they pass
+a request on, and the controller asks again with what is stored then.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import IntEnum
+
+from replog.core.topics import topic_name_fault
+from replog.model.broker_config import OPEN_PREFIXES
+from replog.model.config import BrokerConfig, ConfigError, topic_value, validate_topic_configs
+from replog.model.config_resources import ResourceType
+from replog.model.config_table import BROKER, CLIENT_METRICS, GROUP, TOPIC, ConfigKey
+from replog.model.config_values import known_key, parse_value
+from replog.model.errors import ErrorCode, Refused
+
+MIN_ISR = "min.insync.replicas"
+ALL_BROKERS = ""
+
+# Kafka changes these while a broker runs; here the listeners are those of the start.
+_AT_START = ("listeners", "listener.security.protocol.map")
+# What differs from broker to broker, and so can't be set for all of them.
+_OF_ONE_BROKER = (*_AT_START, "principal.builder.class")
+_OF_ONE_BROKER_PREFIXES = ("ssl.", "sasl.", *OPEN_PREFIXES)
+
+_TABLES: Mapping[ResourceType, Mapping[str, ConfigKey]] = {
+    ResourceType.TOPIC: TOPIC,
+    ResourceType.BROKER: BROKER,
+    ResourceType.GROUP: GROUP,
+    ResourceType.CLIENT_METRICS: CLIENT_METRICS,
+}
+# Which error a setting that can't be is, by kind, as Kafka has it.
+_FAULT: Mapping[ResourceType, ErrorCode] = {
+    ResourceType.TOPIC: ErrorCode.INVALID_CONFIG,
+    ResourceType.BROKER: ErrorCode.INVALID_REQUEST,
+    ResourceType.GROUP: ErrorCode.INVALID_CONFIG,
+    ResourceType.CLIENT_METRICS: ErrorCode.INVALID_REQUEST,
+}
+
+
+class AlterOp(IntEnum):
+    """What is done to one setting (KIP-339)."""
+
+    SET = 0
+    DELETE = 1  # back to what it falls back to
+    APPEND = 2  # to a list, what is not in it yet
+    SUBTRACT = 3  # from a list
+
+
+@dataclass(frozen=True, slots=True)
+class Alteration:
+    """One setting of one resource."""
+
+    name: str
+    value: str | None
+    op: int = AlterOp.SET
+
+
+@dataclass(frozen=True, slots=True)
+class ConfigChange:
+    """What one request wants of one resource. `anew`: settings that are not named go."""
+
+    kind: int
+    name: str
+    alterations: tuple[Alteration, ...]
+    anew: bool = False
+
+
+def check_form(change: ConfigChange) -> Refused | None:
+    """What can be said without knowing what is set: names once, values where they are needed."""
+    names = [alteration.name for alteration in change.alterations]
+    twice = next((name for name in names if names.count(name) > 1), None)
+    if twice is not None:
+        return Refused(ErrorCode.INVALID_REQUEST, f"{twice} comes more than once")
+    for alteration in change.alterations:
+        if alteration.op not in AlterOp.__members__.values():
+            return Refused(
+                ErrorCode.INVALID_REQUEST, f"{alteration.name}: unknown operation {alteration.op}"
+            )
+        if alteration.value is None and alteration.op != AlterOp.DELETE:
+            return Refused(ErrorCode.INVALID_REQUEST, f"{alteration.name} is null")
+    return check_name(change.kind, change.name)
+
+
+def check_name(kind: int, name: str) -> Refused | None:
+    """Whether settings of such a resource can be stored."""
+    if kind not in _TABLES:
+        return Refused(ErrorCode.INVALID_REQUEST, f"resources of type {kind} can't be altered")
+    if kind == ResourceType.BROKER:
+        if name == ALL_BROKERS or (name.isascii() and name.isdigit()):
+            return None
+        return Refused(ErrorCode.INVALID_REQUEST, f"broker id {name!r} is not a number")
+    if not name:
+        what = ResourceType(kind).name.lower().replace("_", " ")
+        return Refused(ErrorCode.INVALID_REQUEST, f"a {what} is altered by its name")
+    fault = topic_name_fault(name) if kind == ResourceType.TOPIC else None
+    return None if fault is None else Refused(ErrorCode.INVALID_TOPIC_EXCEPTION, fault)
+
+
+def altered(
+    change: ConfigChange, current: Mapping[str, str], broker: BrokerConfig
+) -> dict[str, str] | Refused:
+    """The settings after `change`, which passed `check_form`. `broker` tells what lists begin with
+    that are not set."""
+    kind = ResourceType(change.kind)
+    try:
+        after = _merged(kind, change, current, broker)
+        _check(kind, change, after, broker)
+    except ConfigError as error:
+        return Refused(_FAULT[kind], str(error))
+    return _refuse_min_isr(change, current, after) or after
+
+
+def _merged(
+    kind: ResourceType, change: ConfigChange, current: Mapping[str, str], broker: BrokerConfig
+) -> dict[str, str]:
+    after = {} if change.anew else dict(current)
+    for alteration in change.alterations:
+        name, value = alteration.name, alteration.value or ""
+        if alteration.op == AlterOp.DELETE:
+            after.pop(name, None)
+            continue
+        if alteration.op != AlterOp.SET:
+            key = known_key(_TABLES[kind], name)
+            if key.kind != "list":
+                word = AlterOp(alteration.op).name
+                raise ConfigError(f"{name} is not a list: it can't be altered by {word}")
+            items = _items(after[name] if name in after else _inherited(kind, key, broker))
+            given = _items(value)
+            if alteration.op == AlterOp.APPEND:
+                items += [item for item in dict.fromkeys(given) if item not in items]
+            else:
+                items = [item for item in items if item not in given]
+            value = ",".join(items)
+        after[name] = value
+    return after
+
+
+def _items(text: str) -> list[str]:
+    return [item.strip() for item in text.split(",") if item.strip()]
+
+
+def _inherited(kind: ResourceType, key: ConfigKey, broker: BrokerConfig) -> str:
+    """What a list is while it is not set here."""
+    if kind is ResourceType.TOPIC:
+        value = topic_value(broker, key.name, {})
+        return ",".join(value) if isinstance(value, tuple) else ""
+    if kind is ResourceType.BROKER:
+        return broker.text(key.name) or ""
+    return key.default or ""
+
+
+def _check(
+    kind: ResourceType, change: ConfigChange, after: Mapping[str, str], broker: BrokerConfig
+) -> None:
+    """Raises ConfigError for settings that can't hold."""
+    if kind is ResourceType.TOPIC:
+        fault = validate_topic_configs(after)
+        if fault is not None:
+            raise fault
+        return
+    for name in (a.name for a in change.alterations if a.op != AlterOp.DELETE):
+        if kind is ResourceType.BROKER:
+            _check_dynamic(name, for_all=change.name == ALL_BROKERS)
+        if name.startswith(OPEN_PREFIXES):
+            continue
+        key = known_key(_TABLES[kind], name)
+        value = parse_value(key, after[name])
+        if kind is ResourceType.GROUP:
+            _check_group(key, value, broker)
+
+
+def _check_dynamic(name: str, *, for_all: bool) -> None:
+    """Whether a broker's setting can change while it runs. Raises ConfigError."""
+    if for_all and (name in _OF_ONE_BROKER or name.startswith(_OF_ONE_BROKER_PREFIXES)):
+        raise ConfigError(f"{name} differs from broker to broker: set it for each of them")
+    if name.startswith(OPEN_PREFIXES):
+        return
+    if known_key(BROKER, name).read_only or name in _AT_START:
+        raise ConfigError(
+            f"{name} can't be changed while a broker runs: set it in the broker's configuration "
+            "file or with --set, and restart the broker"
+        )
+
+
+def _check_group(key: ConfigKey, value: object, broker: BrokerConfig) -> None:
+    """Brokers bound what a group may ask for. Raises ConfigError."""
+    prefix, _, rest = key.fallback.removeprefix("group.").partition(".")
+    if not rest or not isinstance(value, int):
+        return
+    for word, beyond in (("min", -1), ("max", 1)):
+        bound_name = f"group.{prefix}.{word}.{rest}"
+        if rest == "num.standby.replicas":
+            bound_name = f"group.{prefix}.{word}.standby.replicas"
+        bound = broker.value(bound_name) if bound_name in BROKER else None
+        if isinstance(bound, int) and (value - bound) * beyond > 0:
+            side = "below" if beyond < 0 else "above"
+            raise ConfigError(f"{key.name}={value} is {side} {bound_name}={bound}")
+
+
+def _refuse_min_isr(
+    change: ConfigChange, current: Mapping[str, str], after: Mapping[str, str]
+) -> Refused | None:
+    """One value for all brokers decides who may be elected, whoever leads (KIP-966)."""
+    if change.kind != ResourceType.BROKER:
+        return None
+    if change.name == ALL_BROKERS and MIN_ISR in current and MIN_ISR not in after:
+        text = f"{MIN_ISR} of all brokers can be changed, but not be taken away"
+        return Refused(ErrorCode.INVALID_CONFIG, text)
+    if change.name != ALL_BROKERS and any(a.name == MIN_ISR for a in change.alterations):
+        text = f"{MIN_ISR} is the same on all brokers: set the default of all, or that of a topic"
+        return Refused(ErrorCode.INVALID_CONFIG, text)
+    return None

@@ -1,0 +1,136 @@
+"""Altering configurations: what both APIs for it have in common.
+
+A broker's settings are judged by that broker, with its own file at hand, and only then passed on;
+everything is judged by the controller, which stores what may be stored in one multi. The answer
+comes once the client's broker knows of it, and for a short while waits for all others.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING
+
+from replog.core.config_changes import (
+    ALL_BROKERS,
+    AlterOp,
+    ConfigChange,
+    altered,
+    check_form,
+)
+from replog.core.controller.state import Draft
+from replog.model.config import ConfigError
+from replog.model.config_resources import ResourceType
+from replog.model.errors import ErrorCode, Refused
+from replog.model.ids import NO_BROKER
+from replog.node.handlers.admin import AdminCall
+from replog.node.handlers.create_topics import when_told
+
+if TYPE_CHECKING:
+    from replog.node.node import Node
+
+Resource = tuple[int, str]
+Refusals = Mapping[Resource, Refused]
+
+
+def refused_here(node: Node, changes: Sequence[ConfigChange]) -> dict[Resource, Refused]:
+    """What the broker that was asked refuses at once."""
+    counts = Counter((change.kind, change.name) for change in changes)
+    found: dict[Resource, Refused] = {}
+    for change in changes:
+        resource = (change.kind, change.name)
+        refusal: Refused | None
+        if counts[resource] > 1:
+            refusal = Refused(ErrorCode.INVALID_REQUEST, "a resource comes more than once")
+        elif change.kind == ResourceType.BROKER_LOGGER:
+            refusal = _refuse_logger(node, change)
+        else:
+            refusal = check_form(change)
+            if refusal is None and change.kind == ResourceType.BROKER:
+                refusal = _refuse_broker(node, change)
+        if refusal is not None:
+            found[resource] = refusal
+    return found
+
+
+def _refuse_logger(node: Node, change: ConfigChange) -> Refused:
+    """There are no loggers whose level could be set."""
+    if change.name != str(node.broker_id):
+        text = f"broker {node.broker_id} was asked for the loggers of broker {change.name!r}"
+        return Refused(ErrorCode.INVALID_REQUEST, text)
+    if any(a.op in (AlterOp.APPEND, AlterOp.SUBTRACT) for a in change.alterations):
+        return Refused(ErrorCode.INVALID_REQUEST, "the level of a logger is no list")
+    return Refused(ErrorCode.INVALID_CONFIG, "there are no loggers whose level could be set")
+
+
+def _refuse_broker(node: Node, change: ConfigChange) -> Refused | None:
+    """Whether this broker can do with its settings after `change`."""
+    own = str(node.broker_id)
+    if change.name not in (ALL_BROKERS, own):
+        text = f"broker {node.broker_id} was asked for broker {change.name}: ask that one"
+        return Refused(ErrorCode.INVALID_REQUEST, text)
+    stored = node.cluster.broker_configs
+    after = altered(change, stored.get(change.name, {}), node.config)
+    if isinstance(after, Refused):
+        return after
+    try:
+        node.config.with_dynamic(
+            dynamic=after if change.name == own else stored.get(own, {}),
+            dynamic_default=after if change.name == ALL_BROKERS else stored.get(ALL_BROKERS, {}),
+        )
+    except ConfigError as error:
+        return Refused(ErrorCode.INVALID_REQUEST, str(error))
+    return None
+
+
+def execute(
+    node: Node,
+    call: AdminCall,
+    changes: Sequence[ConfigChange],
+    *,
+    validate_only: bool,
+    answer: Callable[[Refusals], None],
+) -> None:
+    """Carry `changes` out on the controller; `answer` is told which of them are refused.
+
+    A refusal of the resource (NO_BROKER, "") is one of all.
+    """
+
+    def plan(draft: Draft) -> Callable[[], None]:
+        if call.answered:
+            return lambda: None
+        refusals: dict[Resource, Refused] = {}
+        stored = False
+        for change in changes:
+            outcome = _judge(node, draft, change)
+            if isinstance(outcome, Refused):
+                refusals[change.kind, change.name] = outcome
+            elif not validate_only:
+                kind = ResourceType(change.kind)
+                if outcome != draft.configs_of(kind, change.name):
+                    draft.put_configs(kind, change.name, outcome)
+                    stored = True
+        if not stored:
+            return lambda: answer(refusals)
+        draft.reconcile()  # who may lead, and without whom, depends on settings too
+        return lambda: when_told(node, call, set(), lambda: answer(refusals))
+
+    node.controlling.submit(plan, lambda error: answer(refuse_all(error)))
+
+
+def refuse_all(error: ErrorCode) -> dict[Resource, Refused]:
+    """The refusals of a request that was not carried out at all."""
+    return {EVERYTHING: Refused(error)}
+
+
+EVERYTHING: Resource = (NO_BROKER, "")
+
+
+def _judge(node: Node, draft: Draft, change: ConfigChange) -> dict[str, str] | Refused:
+    refusal = check_form(change)
+    if refusal is not None:
+        return refusal
+    kind = ResourceType(change.kind)
+    if kind is ResourceType.TOPIC and draft.topic(change.name) is None:
+        return Refused(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"there is no topic {change.name}")
+    return altered(change, draft.configs_of(kind, change.name), node.config)
