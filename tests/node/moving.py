@@ -66,8 +66,11 @@ def create(town: Town, name: str, *assignment: list[int], **configs: str) -> Non
     assert result.error_code == ErrorCode.NONE, result.error_message
 
 
-def begin_produce(town: Town, value: bytes, tp: TopicPartition = T0, *, acks: int = -1) -> int:
-    """Send one record to the leader that the coordinator names; returns the connection."""
+def begin_produce(
+    town: Town, value: bytes, tp: TopicPartition = T0, *, acks: int = -1, at: int | None = None
+) -> int:
+    """Send one record to the leader that the coordinator names, or to `at`; returns the
+    connection."""
     batch = build_batch([Record(0, town.wall_ms, None, value, ())], base_offset=0)
     data = PartitionProduceData(index=tp.partition, records=memoryview(bytearray(batch)))
     message = ProduceRequest(
@@ -75,7 +78,8 @@ def begin_produce(town: Town, value: bytes, tp: TopicPartition = T0, *, acks: in
         timeout_ms=3_000,
         topic_data=[TopicProduceData(name=tp.topic, partition_data=[data])],
     )
-    return town.ask_later(state(town, tp)["leader"], message, version=9)
+    leader = state(town, tp)["leader"] if at is None else at
+    return town.ask_later(leader, message, version=9)
 
 
 def produced(town: Town, connection: int) -> ErrorCode | None:
