@@ -15,9 +15,7 @@ DOCS: Final[dict[str, str]] = {
     ),
     "broker.id": "Another spelling of node.id.",
     "broker.rack": "Where the broker stands; replicas of a partition are spread over racks.",
-    "cleanup.policy": (
-        "delete, compact or both. Records of compacted topics need keys; old segments stay as yet."
-    ),
+    "cleanup.policy": "delete, compact or both. Records of compacted topics need keys.",
     "compression.gzip.level": (
         "Level at which batches are stored in gzip, 1 (fast) to 9 (small); -1 stands for 6."
     ),
@@ -38,6 +36,9 @@ DOCS: Final[dict[str, str]] = {
         "Listeners named here are left out: they are those of KRaft controllers."
     ),
     "default.replication.factor": "Replicas of a topic made without saying how many.",
+    "delete.retention.ms": (
+        "How long a tombstone stays after compaction has removed what it deletes."
+    ),
     "delete.topic.enable": "Topics can be deleted.",
     "fetch.max.bytes": "Most bytes that one fetch answer holds, whatever the client asks for.",
     "file.delete.delay.ms": "How long a deleted segment stays on disk under another name.",
@@ -53,13 +54,33 @@ DOCS: Final[dict[str, str]] = {
     "inter.broker.listener.name": "The listener by which brokers reach each other.",
     "listener.security.protocol.map": "Security protocol of each listener name.",
     "listeners": "Addresses to listen on: NAME://HOST:PORT, comma separated.",
-    "log.cleanup.policy": (
-        "delete, compact or both. Records of compacted topics need keys; old segments stay as yet."
+    "log.cleaner.backoff.ms": "How long the cleaner waits when no log is worth compacting.",
+    "log.cleaner.dedupe.buffer.size": (
+        "Memory for the keys of one compaction pass, 256 bytes each; a larger log takes more passes."
     ),
+    "log.cleaner.delete.retention.ms": (
+        "How long a tombstone stays after compaction has removed what it deletes."
+    ),
+    "log.cleaner.enable": "Compacted topics are compacted.",
+    "log.cleaner.io.max.bytes.per.second": "How fast compaction reads, all its phases together.",
+    "log.cleaner.max.compaction.lag.ms": (
+        "A record older than this is compacted however clean the log is."
+    ),
+    "log.cleaner.min.cleanable.ratio": "Share of a log that must be dirty for it to be compacted.",
+    "log.cleaner.min.compaction.lag.ms": "A record is not compacted before it is so old.",
+    "log.cleaner.threads": (
+        "0 switches compaction off; one log is compacted at a time however many are asked for."
+    ),
+    "log.cleanup.policy": "delete, compact or both. Records of compacted topics need keys.",
     "log.dir": "Folder of the logs, when log.dirs is not given.",
-    "log.dirs": "Folder of the logs.",
+    "log.dirs": (
+        "Folders of the logs, best each on a disk of its own; new partitions go where there are fewest."
+    ),
     "log.flush.interval.messages": "Records after which a log is synced to the device.",
     "log.flush.interval.ms": "Time after which a log is synced to the device.",
+    "log.flush.start.offset.checkpoint.interval.ms": (
+        "How often it is written down where logs start; deletions write it at once."
+    ),
     "log.index.interval.bytes": "An index entry follows after about so many bytes of log.",
     "log.index.size.max.bytes": "Size of an offset index at which a new segment begins.",
     "log.message.timestamp.after.max.ms": (
@@ -74,14 +95,25 @@ DOCS: Final[dict[str, str]] = {
     "log.retention.bytes": (
         "Size beyond which a partition drops its oldest segments; -1 for no limit."
     ),
+    "log.retention.check.interval.ms": (
+        "How often segments are looked for that may go; first after 30 s, or sooner."
+    ),
     "log.retention.hours": (
         "Age in hours at which segments are deleted; log.retention.minutes and .ms go first."
     ),
+    "log.retention.minutes": (
+        "Age in minutes at which segments are deleted; log.retention.ms goes first."
+    ),
     "log.retention.ms": "Age at which segments are deleted; -1 for never.",
     "log.roll.hours": "Age in hours at which a new segment begins; log.roll.ms goes first.",
+    "log.roll.jitter.hours": "As log.roll.jitter.ms, which goes first.",
+    "log.roll.jitter.ms": (
+        "How much sooner a segment may roll at the most, so that not all do at once."
+    ),
     "log.roll.ms": "Age at which a new segment begins.",
     "log.segment.bytes": "Size at which a new segment begins.",
     "log.segment.delete.delay.ms": "How long a deleted segment stays on disk under another name.",
+    "max.compaction.lag.ms": "A record older than this is compacted however clean the log is.",
     "max.connections": "Most connections to this broker at a time.",
     "max.connections.per.ip": "Most connections from one address at a time.",
     "max.incremental.fetch.session.cache.slots": (
@@ -94,6 +126,8 @@ DOCS: Final[dict[str, str]] = {
     "message.timestamp.type": (
         "Whose time a record carries: CreateTime of the producer or LogAppendTime of the broker."
     ),
+    "min.cleanable.dirty.ratio": "Share of a log that must be dirty for it to be compacted.",
+    "min.compaction.lag.ms": "A record is not compacted before it is so old.",
     "min.insync.replicas": (
         "In-sync replicas without which acks=all is refused and nothing new is committed."
     ),
@@ -144,6 +178,9 @@ DOCS: Final[dict[str, str]] = {
     "retention.ms": "Age at which segments are deleted; -1 for never.",
     "segment.bytes": "Size at which a new segment begins.",
     "segment.index.bytes": "Size of an offset index at which a new segment begins.",
+    "segment.jitter.ms": (
+        "How much sooner a segment may roll at the most, so that not all do at once."
+    ),
     "segment.ms": "Age at which a new segment begins.",
     "socket.listen.backlog.size": "Connections that may wait to be accepted.",
     "socket.request.max.bytes": "Largest request; a longer one closes its connection.",
