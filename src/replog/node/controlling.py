@@ -23,8 +23,9 @@ from typing import TYPE_CHECKING
 
 from replog.core.controller.eligible import TopicRules
 from replog.core.controller.loading import ROOTS, load_image
-from replog.core.controller.state import ControllerImage, Draft
+from replog.core.controller.state import ControllerImage, Draft, Losses
 from replog.model.cluster import BrokerRecord
+from replog.model.config_values import Value
 from replog.model.coordination import (
     CONTROLLER_EPOCH,
     Check,
@@ -38,13 +39,14 @@ from replog.model.coordination import (
     WriteFailed,
     WriteResult,
 )
-from replog.model.config_values import Value
 from replog.model.errors import ErrorCode
 from replog.model.inputs import CoordinatorRead, CoordinatorWritten
 from replog.model.outputs import Level
 from replog.model.topic_config import topic_value
 from replog.node.dynamic_config import keep_min_isr
+from replog.node.power_cuts import PowerCuts
 from replog.node.pushes import Pushes
+from replog.node.rebalancing import Rebalancing
 
 if TYPE_CHECKING:
     from replog.node.node import Node
@@ -105,6 +107,8 @@ class Controlling:
         self._registered_token = -1  # of the read that showed it: answers may overtake each other
         self._broker_change_queued = False
         self._pumping = False
+        self._power_cuts = PowerCuts(node)
+        self._rebalancing = Rebalancing(node)
 
     # ---- what others ask -------------------------------------------------------------------
 
@@ -122,6 +126,12 @@ class Controlling:
     def image(self) -> ControllerImage | None:
         """The committed image; None unless active. Nobody but this class may change it."""
         return self._image if self.active else None
+
+    @property
+    def losses(self) -> Losses | None:
+        """Elections that may have lost committed records, since the cluster began; None unless
+        active."""
+        return None if self._image is None or not self.active else self._image.losses
 
     def fence(self) -> Check | None:
         """The check that every write of this controllership begins with."""
@@ -185,6 +195,8 @@ class Controlling:
 
     def _stop_pushes(self) -> None:
         pushes, self._pushes = self._pushes, None
+        self._power_cuts.stop()
+        self._rebalancing.stop()
         if pushes is not None:
             pushes.stop()
 
@@ -343,6 +355,7 @@ class Controlling:
             delta = image.apply(batch.draft)
             if not self._begin_pushes() and self._pushes is not None:
                 self._pushes.committed(delta)
+            self._power_cuts.consider(batch.draft.changed)
             _run(batch.answers)
         else:
             self._on_write_failed(batch, result)
@@ -370,6 +383,9 @@ class Controlling:
         if self._pushes is None or self._pushes.begun:
             return False
         self._pushes.begin()
+        self._rebalancing.start()
+        if self._image is not None:
+            self._power_cuts.consider([tp for tp, _ in self._image.cluster.partitions()])
         return True
 
     def _report(self, draft: Draft) -> None:
@@ -382,6 +398,20 @@ class Controlling:
                 Level.WARNING,
                 f"{tp}: UNCLEAN leader election, committed records may be lost: "
                 f"{draft.partition(tp)}",
+            )
+        for tp, compared in draft.power_cut.items():
+            node.report(
+                Level.WARNING,
+                f"{tp}: POWER CUT, records that were on no stable storage may be lost: the hosts "
+                f"of all in-sync replicas restarted; of {compared}, the greatest leads: "
+                f"{draft.partition(tp)}",
+            )
+        for broker, lost in draft.suspects.items():
+            what = "its host restarted" if lost == "tail" else "its log folder is another one"
+            node.report(
+                Level.WARNING,
+                f"broker {broker} may lack records, as {what}: it leaves ISR and ELR until it has "
+                "caught up",
             )
         if len(draft.changed) > REPORTED_MAX:
             node.report(Level.INFO, f"{len(draft.changed)} partitions changed")

@@ -153,6 +153,8 @@ class Membership:
                 endpoints=setup.endpoints,
                 rack=node.config.rack,
                 boot_id=setup.boot_id,
+                folder_id=setup.folder_id,
+                stopped_epoch=node.partitions.logs.stopped_epoch,
                 clean_start=setup.clean_start,
                 incarnation=self._incarnation,
                 timestamp_ms=node.wall_ms,
@@ -208,7 +210,7 @@ class Membership:
     def _registered(self, broker_epoch: int) -> None:
         node = self._node
         self.standing = Standing.REGISTERED
-        node.broker_epoch = broker_epoch
+        node.broker_epoch = node.last_broker_epoch = broker_epoch
         node.report(Level.INFO, f"registered as broker {node.broker_id}, epoch {broker_epoch}")
         self.refresh()
 

@@ -87,6 +87,8 @@ class NodeSetup:
     api_ranges: tuple[tuple[int, int, int], ...]  # (key, lowest, highest) version advertised
     boot_id: str  # of the host: tells a restarted process from a restarted machine
     clean_start: bool = True  # the previous run on this folder ended in good order
+    # Of the log folders, with commas between them: tells that one was replaced. Empty: not known.
+    folder_id: str = ""
 
 
 class Node:
