@@ -1,5 +1,6 @@
 """What tests of several rooms share."""
 
+import zlib
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -18,6 +19,7 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
 
 @pytest.fixture
 def topic(request: pytest.FixtureRequest) -> str:
-    """A topic name that no other test uses."""
+    """A topic name that no other test uses: the test's name, and a number for all of its id."""
     name: str = request.node.name
-    return "".join(c if c.isalnum() else "-" for c in name)[-200:].strip("-").lower()
+    readable = "".join(c if c.isalnum() else "-" for c in name)[-100:].strip("-").lower()
+    return f"{readable}-{zlib.crc32(request.node.nodeid.encode()):08x}"
