@@ -39,6 +39,12 @@ COMMANDS: tuple[Command, ...] = (
     Command(("consume",), "replog.cli.consume", "consume", "write records of a topic to stdout"),
     Command(("log", "dump"), "replog.cli.log", "dump", "print what is in partitions' folders"),
     Command(("log", "verify"), "replog.cli.log", "verify_logs", "look for faults in such folders"),
+    Command(
+        ("import", "kafka-data"),
+        "replog.cli.import_kafka",
+        "import_kafka",
+        "bring a Kafka broker's data folder into a cluster",
+    ),
     Command(("demo", "failover"), "replog.cli.demo", "failover", "watch leadership move, proven"),
     Command(("sim",), "replog.cli.simulate", "simulate", "run brokers in a simulated world"),
 )
@@ -47,6 +53,7 @@ GROUPS: dict[str, str] = {
     "broker": "one broker: start, stop, kill, pause, resume, run",
     "topic": "topics: create, list, describe, delete",
     "log": "partitions' folders on disk: dump, verify",
+    "import": "bring data of other systems into a cluster: kafka-data",
     "demo": "show what replication does",
 }
 

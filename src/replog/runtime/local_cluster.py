@@ -168,8 +168,7 @@ class LocalCluster:
         self._check_folder()
         self._check_ports(self.members)
         try:
-            self.data_dir.mkdir(parents=True, exist_ok=True)
-            _write_json(self.data_dir / PLAN_FILE, asdict(self._plan))
+            self.make()
             for member in self.members:
                 self._prepare(member)
         except OSError as error:
@@ -183,6 +182,11 @@ class LocalCluster:
             self._remember(member, self._fork(member) if fork else self._spawn(member))
         if remember:
             remember_up(self.data_dir)
+
+    def make(self) -> None:
+        """Write down who belongs to the cluster. Nothing is started. Raises OSError."""
+        self.data_dir.mkdir(parents=True, exist_ok=True)
+        _write_json(self.data_dir / PLAN_FILE, asdict(self._plan))
 
     def start(self, broker_id: int, timeout_s: float = READY_TIMEOUT_S) -> None:
         """Start one broker as a process that needs no parent, and wait until it has joined.
