@@ -19,7 +19,14 @@ from replog.log.errors import LogCorrupt
 from replog.log.verification import Fault, Verified, verify
 from replog.log.walk import walk_unchecked
 from replog.model.ids import TopicPartition
-from replog.records.batch import BatchHeader, Compression, CorruptBatch, crc_ok, records_of
+from replog.records.batch import (
+    NO_TIMESTAMP,
+    BatchHeader,
+    Compression,
+    CorruptBatch,
+    crc_ok,
+    records_of,
+)
 from replog.records.rewrite import ABORT_MARKER, COMMIT_MARKER, delete_horizon, marker_type
 
 _MARKERS = {ABORT_MARKER: "abort", COMMIT_MARKER: "commit"}
@@ -186,6 +193,8 @@ def _as_text(found: dict[str, Any]) -> str:
 
 
 def _time(timestamp: int) -> str:
+    if timestamp == NO_TIMESTAMP:
+        return "without a time"
     try:
         return datetime.fromtimestamp(timestamp / 1000, UTC).isoformat(timespec="milliseconds")
     except (ValueError, OverflowError, OSError):

@@ -213,13 +213,14 @@ class PartitionLog(ReadableLog, ShrinkingLog):
     def append_as_follower(self, buffer: bytes | bytearray | memoryview) -> AppendResult:
         """Append fetched batches as they are; a last one that is cut off is left out.
 
+        Offsets may be missing: compaction took them, perhaps before the topic's policy changed.
         Raises OffsetsNotContiguous or CorruptBatch (nothing appended), or DiskError (a part of the
         batches may be in the log, whole ones only: ask again from `log_end_offset`).
         """
         headers = iterate(buffer)
         first_offset = self.log_end_offset
         view = memoryview(buffer)
-        self._check_fetched(view, headers)
+        skipped = self._check_fetched(view, headers)
         rolled = False
         done = 0
         while done < len(headers):
@@ -236,20 +237,24 @@ class PartitionLog(ReadableLog, ShrinkingLog):
             size_of(headers),
             rolled=rolled,
             headers=headers,
+            skipped=skipped,
         )
 
-    def _check_fetched(self, view: memoryview, headers: Sequence[BatchHeader]) -> None:
+    def _check_fetched(self, view: memoryview, headers: Sequence[BatchHeader]) -> int:
+        """How many offsets are in no batch."""
         expected = self.log_end_offset
-        gaps_allowed = self.config.compacted
+        skipped = 0
         for header in headers:
             base_offset = header.base_offset
-            if base_offset != expected and not (gaps_allowed and base_offset > expected):
+            if base_offset < expected:
                 raise OffsetsNotContiguous(expected, base_offset)
+            skipped += base_offset - expected
             position, delta = header.position, header.last_offset_delta
             payload = view[position + CRC_COVERS_FROM : position + header.length]
             if delta < 0 or crc32c(payload) != header.crc:
                 raise CorruptBatch(f"{header!r} was damaged on its way")
             expected = base_offset + delta + 1
+        return skipped
 
     def _fitting(self, headers: Sequence[BatchHeader], first: int) -> int:
         """Up to which header the batches from `first` on go into one segment: at least one."""

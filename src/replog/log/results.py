@@ -20,6 +20,7 @@ class AppendResult:
     log_append_time_ms: int = NO_APPEND_TIME  # the leader's clock, where it is the records' time
     rolled: bool = False  # a segment was sealed: worth a `flush_sealed` outside the step
     headers: Sequence[BatchHeader] = ()  # of the batches, with the offsets they got
+    skipped: int = 0  # offsets in front of and between fetched batches that are in none
 
 
 @dataclass(slots=True)

@@ -276,6 +276,13 @@ class Partitions:
         except (OffsetsNotContiguous, CorruptBatch) as error:
             self._node.report(Level.WARNING, f"{partition.tp}: fetched batches refused: {error}")
             return False
+        if result.skipped and not partition.topic.compacted:
+            self._node.report(
+                Level.WARNING,
+                f"{partition.tp}: {result.skipped} offsets between {result.first_offset} and "
+                f"{result.last_offset} are not in the leader's log: it was compacted before, or "
+                "something is wrong with it",
+            )
         self._appended(partition, result)
         return True
 
