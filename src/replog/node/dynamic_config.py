@@ -7,13 +7,15 @@ on. A value that was worked out at the start stays; the names of such settings a
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING
 
 from replog.core.controller.state import Draft
+from replog.model.broker_config import OPEN_PREFIXES
 from replog.model.config import BrokerConfig, ConfigError
 from replog.model.config_resources import ResourceType
 from replog.model.config_table import BROKER
+from replog.model.config_values import known_key, parse_value
 from replog.model.outputs import Level, Reconfigured
 
 if TYPE_CHECKING:
@@ -31,6 +33,7 @@ class DynamicConfig:
 
     def __init__(self, node: Node) -> None:
         self._node = node
+        self._seen: tuple[Mapping[str, str], Mapping[str, str]] = ({}, {})  # own, of all
 
     def apply(self) -> bool:
         """The image has changed: whether `node.config` has changed with it."""
@@ -38,10 +41,13 @@ class DynamicConfig:
         before = node.config
         own = node.cluster.configs_of(ResourceType.BROKER, str(node.broker_id))
         default = node.cluster.configs_of(ResourceType.BROKER, "")
-        if own == before.dynamic and default == before.dynamic_default:
+        if (own, default) == self._seen:
             return False
+        self._seen = (own, default)
         try:
-            after = before.with_dynamic(dynamic=own, dynamic_default=default)
+            after = before.with_dynamic(
+                dynamic=self._usable(own), dynamic_default=self._usable(default)
+            )
         except ConfigError as error:  # only a hand in the coordinator can store what is not valid
             node.report(Level.ERROR, f"the settings in the coordinator are not taken: {error}")
             return False
@@ -51,6 +57,18 @@ class DynamicConfig:
         if node.controlling.active and any(after.text(n) != before.text(n) for n in _RULES):
             node.controlling.submit(_judge_again, lambda error: None)
         return True
+
+    def _usable(self, layer: Mapping[str, str]) -> dict[str, str]:
+        """What of `layer` can hold; the rest is reported."""
+        usable = {}
+        for name, text in layer.items():
+            try:
+                if not name.startswith(OPEN_PREFIXES):
+                    parse_value(known_key(BROKER, name), text)
+                usable[name] = text
+            except ConfigError as error:
+                self._node.report(Level.ERROR, f"a setting in the coordinator is ignored: {error}")
+        return usable
 
     def _report(self, before: BrokerConfig, after: BrokerConfig) -> None:
         names = {**before.dynamic, **before.dynamic_default, **after.dynamic}

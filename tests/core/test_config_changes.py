@@ -1,0 +1,142 @@
+"""Settings before and after an alteration, and the reason of each refusal."""
+
+import pytest
+
+from replog.core.config_changes import Alteration, AlterOp, ConfigChange, altered, check_form
+from replog.model.config import BrokerConfig
+from replog.model.config_resources import ResourceType
+from replog.model.errors import ErrorCode, Refused
+
+BROKER = BrokerConfig({"node.id": "1"})
+SET, DELETE, APPEND, SUBTRACT = AlterOp
+TOPIC, OF_BROKER, GROUP = ResourceType.TOPIC, ResourceType.BROKER, ResourceType.GROUP
+METRICS = ResourceType.CLIENT_METRICS
+INVALID, CONFIG = ErrorCode.INVALID_REQUEST, ErrorCode.INVALID_CONFIG
+
+
+def change(
+    kind: int, name: str, *alterations: tuple[str, str | None, int], anew: bool = False
+) -> ConfigChange:
+    return ConfigChange(kind, name, tuple(Alteration(*a) for a in alterations), anew)
+
+
+@pytest.mark.parametrize(
+    ("current", "alteration", "after"),
+    [
+        ({}, ("retention.ms", "5", SET), {"retention.ms": "5"}),
+        ({"retention.ms": "5"}, ("retention.ms", None, DELETE), {}),
+        ({"retention.ms": "5"}, ("segment.ms", None, DELETE), {"retention.ms": "5"}),
+        ({}, ("cleanup.policy", "compact", APPEND), {"cleanup.policy": "delete,compact"}),
+        ({}, ("cleanup.policy", "compact, delete", APPEND), {"cleanup.policy": "delete,compact"}),
+        (
+            {"cleanup.policy": "compact"},
+            ("cleanup.policy", "compact", APPEND),
+            {"cleanup.policy": "compact"},
+        ),
+        ({}, ("cleanup.policy", "delete", SUBTRACT), {"cleanup.policy": ""}),
+        (
+            {"cleanup.policy": "compact,delete"},
+            ("cleanup.policy", "delete,x", SUBTRACT),
+            {"cleanup.policy": "compact"},
+        ),
+        # What is there but unknown, put there by hand or by a newer version, can be taken away.
+        ({"no.such": "1"}, ("no.such", None, DELETE), {}),
+    ],
+)
+def test_one_setting_of_a_topic(
+    current: dict[str, str], alteration: tuple[str, str | None, int], after: dict[str, str]
+) -> None:
+    assert altered(change(TOPIC, "t", alteration), current, BROKER) == after
+
+
+def test_a_list_that_is_not_set_begins_with_what_the_broker_says() -> None:
+    broker = BrokerConfig({"node.id": "1", "log.cleanup.policy": "compact"})
+    appended = altered(change(TOPIC, "t", ("cleanup.policy", "delete", APPEND)), {}, broker)
+    assert appended == {"cleanup.policy": "compact,delete"}
+
+
+def test_settings_that_are_not_named_stay_unless_all_are_replaced() -> None:
+    current = {"retention.ms": "5", "segment.ms": "9"}
+    one = change(TOPIC, "t", ("retention.ms", "7", SET))
+    anew = change(TOPIC, "t", ("retention.ms", "7", SET), anew=True)
+    assert altered(one, current, BROKER) == {"retention.ms": "7", "segment.ms": "9"}
+    assert altered(anew, current, BROKER) == {"retention.ms": "7"}
+    assert current == {"retention.ms": "5", "segment.ms": "9"}
+
+
+@pytest.mark.parametrize(
+    ("kind", "name", "alteration", "error", "hint"),
+    [
+        (TOPIC, "t", ("retention.m", "1", SET), CONFIG, "did you mean retention.ms?"),
+        (TOPIC, "t", ("retention.ms", "x", SET), CONFIG, "a whole number"),
+        (TOPIC, "t", ("", "x", SET), CONFIG, "unknown"),
+        (TOPIC, "t", ("retention.ms", "1", APPEND), CONFIG, "not a list"),
+        (TOPIC, "t", ("cleanup.policy", "nonsense", APPEND), CONFIG, "compact, delete"),
+        (OF_BROKER, "1", ("log.dirs", "/x", SET), INVALID, "restart the broker"),
+        (OF_BROKER, "1", ("listeners", "x://:1", SET), INVALID, "restart the broker"),
+        (OF_BROKER, "1", ("log.retention.mss", "1", SET), INVALID, "mean log.retention.ms?"),
+        (OF_BROKER, "1", ("max.connections", "x", SET), INVALID, "a whole number"),
+        (OF_BROKER, "", ("listeners", "x", SET), INVALID, "for each of them"),
+        (OF_BROKER, "", ("ssl.keystore.location", "x", SET), INVALID, "for each of them"),
+        (OF_BROKER, "1", ("min.insync.replicas", "2", SET), CONFIG, "the same on all brokers"),
+        (OF_BROKER, "", ("min.insync.replicas", None, DELETE), CONFIG, "not be taken away"),
+        (GROUP, "g", ("no.such", "1", SET), CONFIG, "unknown"),
+        (GROUP, "g", ("consumer.session.timeout.ms", "1", SET), CONFIG, "is below"),
+        (GROUP, "g", ("consumer.session.timeout.ms", "60001", SET), CONFIG, "is above"),
+        (METRICS, "s", ("interval.ms", "1", SET), INVALID, "100 to 3600000"),
+        (METRICS, "s", ("no.such", "1", SET), INVALID, "unknown"),
+    ],
+)
+def test_what_is_refused_says_why(
+    kind: int, name: str, alteration: tuple[str, str | None, int], error: ErrorCode, hint: str
+) -> None:
+    current = {"min.insync.replicas": "1"} if kind == OF_BROKER and not name else {}
+    refused = altered(change(kind, name, alteration), current, BROKER)
+    assert isinstance(refused, Refused)
+    assert refused.error is error
+    assert hint in (refused.message or "")
+
+
+def test_replacing_all_settings_of_all_brokers_keeps_their_min_isr() -> None:
+    current = {"min.insync.replicas": "2"}
+    without = change(OF_BROKER, "", ("log.retention.ms", "9", SET), anew=True)
+    both = change(
+        OF_BROKER,
+        "",
+        ("log.retention.ms", "9", SET),
+        ("min.insync.replicas", "1", SET),
+        anew=True,
+    )
+    assert isinstance(altered(without, current, BROKER), Refused)
+    assert altered(both, current, BROKER) == {"log.retention.ms": "9", "min.insync.replicas": "1"}
+
+
+@pytest.mark.parametrize(
+    ("kind", "name", "alterations", "error"),
+    [
+        (TOPIC, "t", [("a", "1", SET), ("a", "2", SET)], INVALID),
+        (TOPIC, "t", [("a", None, SET)], INVALID),
+        (TOPIC, "t", [("a", None, APPEND)], INVALID),
+        (TOPIC, "t", [("a", "1", 4)], INVALID),
+        (TOPIC, "t", [("a", "1", -1)], INVALID),
+        (TOPIC, "", [], INVALID),
+        (TOPIC, "a/b", [], ErrorCode.INVALID_TOPIC_EXCEPTION),
+        (OF_BROKER, "x", [], INVALID),
+        (GROUP, "", [], INVALID),
+        (METRICS, "", [], INVALID),
+        (0, "t", [], INVALID),
+        (99, "t", [], INVALID),
+    ],
+)
+def test_the_form_is_checked_first(
+    kind: int, name: str, alterations: list[tuple[str, str | None, int]], error: ErrorCode
+) -> None:
+    refused = check_form(change(kind, name, *alterations))
+    assert isinstance(refused, Refused) and refused.error is error
+
+
+@pytest.mark.parametrize(
+    ("kind", "name"), [(TOPIC, "t"), (OF_BROKER, ""), (OF_BROKER, "7"), (GROUP, "a/b")]
+)
+def test_nothing_is_wrong_with_these(kind: int, name: str) -> None:
+    assert check_form(change(kind, name, ("a", None, DELETE), ("b", "", SET))) is None
