@@ -370,3 +370,52 @@ def test_the_isr_of_a_partition_under_min_isr_moves_too(town: Town) -> None:
     wait_at_rest(town, 0, 2)
     assert members(town) == (0, [0, 2], [])
     complete(town, 0, 2)
+
+
+# ---- throttles --------------------------------------------------------------------------
+
+
+def slow_town() -> Town:
+    """Replication is throttled to 2,000 bytes a second, where a topic says so."""
+    town = Town(
+        brokers=(0, 1, 2),
+        settings={
+            "leader.replication.throttled.rate": "2000",
+            "follower.replication.throttled.rate": "2000",
+            "replica.fetch.max.bytes": "1500",
+        },
+    )
+    town.start()
+    town.run(100)
+    return town
+
+
+def catch_up_ms(town: Town, **configs: str) -> float:
+    """How long a new replica takes for 12 records of 1 KB, while one of the ISR writes at once."""
+    create(town, "t", [0, 1], **configs)
+    begun = town.now_ms
+    for number in range(12):
+        assert produce(town, b"record %d." % number + bytes(1_000)) is ErrorCode.NONE
+    assert town.now_ms - begun < 500  # who is in sync is never held back
+    move(town, [0, 1, 2])
+    begun = town.now_ms
+    town.run_until(lambda: 2 in state(town)["isr"])
+    took = town.now_ms - begun
+    complete(town, 0, 1, 2, records=12)
+    return took
+
+
+@pytest.mark.parametrize("side", ["leader", "follower"])
+@pytest.mark.parametrize("named", [True, False])
+def test_replicas_out_of_sync_are_copied_as_slowly_as_is_asked(side: str, named: bool) -> None:
+    broker = (0 if side == "leader" else 2) if named else 1
+    configs = {f"{side}__replication__throttled__replicas": f"0:{broker}"}
+    took = catch_up_ms(slow_town(), **configs)
+    if named:  # a second's worth of the 12,800 bytes comes at once
+        assert 4_500 < took < 7_500
+    else:
+        assert took < 500
+
+
+def test_a_star_stands_for_all_replicas() -> None:
+    assert catch_up_ms(slow_town(), leader__replication__throttled__replicas="*") > 4_500

@@ -265,8 +265,10 @@ class BrokerConfig(_BrokerValues, _NamedValues):
                 f"replica.lag.time.max.ms={self.replica_lag_time_max_ms}: followers would be "
                 "taken for slow"
             )
-        if len(self.log_dirs) != 1 or not self.log_dirs[0]:
-            raise ConfigError(f"log.dirs={','.join(self.log_dirs)}: exactly one folder expected")
+        if not self.log_dirs or not all(self.log_dirs):
+            raise ConfigError(f"log.dirs={','.join(self.log_dirs)}: folders expected")
+        if len(set(self.log_dirs)) < len(self.log_dirs):
+            raise ConfigError(f"log.dirs={','.join(self.log_dirs)}: a folder is named twice")
         if self.str("authorizer.class.name"):
             raise ConfigError(
                 f"authorizer.class.name={self.str('authorizer.class.name')}: authorizers are not "

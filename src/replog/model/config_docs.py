@@ -44,6 +44,12 @@ DOCS: Final[dict[str, str]] = {
     "file.delete.delay.ms": "How long a deleted segment stays on disk under another name.",
     "flush.messages": "Records after which a log is synced to the device.",
     "flush.ms": "Time after which a log is synced to the device.",
+    "follower.replication.throttled.rate": (
+        "Bytes a second copied while out of sync, where a topic says so."
+    ),
+    "follower.replication.throttled.replicas": (
+        "PARTITION:BROKER pairs, or *: who copies at the throttled rate."
+    ),
     "group.initial.rebalance.delay.ms": (
         "How long the first rebalance of an empty group waits for more members."
     ),
@@ -52,6 +58,18 @@ DOCS: Final[dict[str, str]] = {
     "group.min.session.timeout.ms": "Shortest session timeout that a group member may ask for.",
     "index.interval.bytes": "An index entry follows after about so many bytes of log.",
     "inter.broker.listener.name": "The listener by which brokers reach each other.",
+    "leader.imbalance.check.interval.seconds": (
+        "How often the controller looks whether leaderships should go back."
+    ),
+    "leader.imbalance.per.broker.percentage": (
+        "Percent of the partitions that prefer a broker which others may lead."
+    ),
+    "leader.replication.throttled.rate": (
+        "Bytes a second sent to followers out of sync, where a topic says so."
+    ),
+    "leader.replication.throttled.replicas": (
+        "PARTITION:BROKER pairs, or *: who sends at the throttled rate."
+    ),
     "listener.security.protocol.map": "Security protocol of each listener name.",
     "listeners": "Addresses to listen on: NAME://HOST:PORT, comma separated.",
     "log.cleaner.backoff.ms": "How long the cleaner waits when no log is worth compacting.",

@@ -301,6 +301,10 @@ class Fetcher:
             node.waits.committed(partition)
         if data.log_start_offset > partition.log_start_offset:
             node.upkeep.follow_start(partition, data.log_start_offset)
+        if records:
+            wait_ms = node.throttles.copied(partition, len(records))
+            if wait_ms > 0:
+                self._later(followed, wait_ms)
 
     def _diverged(self, partition: Partition, epoch: int, end_offset: int) -> None:
         """Cut back to where both histories may agree (KIP-101, KIP-279), then ask again.

@@ -10,6 +10,7 @@ clock and never draws a random number that it was not given. All that a broker r
 - `partitions`  the replicas on this broker, as leader or follower
 - `upkeep`      retention and compaction of their logs, and requests to delete records
 - `fetchers`    one conversation with each leader that this broker follows
+- `throttles`   how fast replicas out of sync are copied
 - `syncs`       logs on their way to stable storage
 - `recompression` produced batches that need work before they are stored
 - `waits`       requests that are parked until an offset is committed or data arrives
@@ -69,6 +70,7 @@ from replog.node.recompression import Recompression
 from replog.node.router import route
 from replog.node.sessions import FetchSessions
 from replog.node.syncs import Syncs
+from replog.node.throttles import Throttles
 from replog.node.timers import Timers
 from replog.node.transactional_ids import TransactionalIds
 from replog.node.upkeep import Upkeep
@@ -129,6 +131,7 @@ class Node:
             folders = [FolderSetup(setup.config.log_dirs[0], folders)]
         self.partitions = Partitions(self, folders)
         self.upkeep = Upkeep(self)
+        self.throttles = Throttles(self)
         self.fetchers = Fetchers(self)
         self.membership = Membership(self)
         self.controlling = Controlling(self)

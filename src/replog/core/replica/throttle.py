@@ -1,0 +1,50 @@
+"""How fast replicas that are being caught up may be copied (KIP-73).
+
+A bucket of bytes: it fills at the configured rate, up to what one second brings, and a copy takes
+out what it is worth afterwards, below zero if need be. Copies wait while it is empty. So a batch
+that is larger than the bucket passes, and the rate holds over any few seconds.
+"""
+
+WINDOW_MS = 1_000
+UNLIMITED = 2**63 - 1
+
+
+class Bucket:
+    """One direction on one broker. Rates in bytes per second, times in milliseconds."""
+
+    __slots__ = ("_bytes", "_filled_ms", "_rate")
+
+    def __init__(self, rate: int, now_ms: float) -> None:
+        self._rate = max(rate, 1)  # nothing at all would let a replica never catch up
+        self._bytes = self._rate * WINDOW_MS / 1000
+        self._filled_ms = now_ms
+
+    def set_rate(self, rate: int, now_ms: float) -> None:
+        """From now on; what is in the bucket stays, as far as it has room."""
+        if max(rate, 1) != self._rate:
+            self._fill(now_ms)
+            self._rate = max(rate, 1)
+            self._bytes = min(self._bytes, self._rate * WINDOW_MS / 1000)
+
+    def take(self, size: int, now_ms: float) -> None:
+        """`size` bytes were copied."""
+        self._fill(now_ms)
+        self._bytes -= size
+
+    def wait_ms(self, now_ms: float) -> float:
+        """How long the next copy has to wait; 0 when it may come now."""
+        self._fill(now_ms)
+        return 0.0 if self._bytes > 0 else (1 - self._bytes) * 1000 / self._rate
+
+    def _fill(self, now_ms: float) -> None:
+        passed = max(0.0, now_ms - self._filled_ms)
+        self._filled_ms = now_ms
+        self._bytes = min(self._rate * WINDOW_MS / 1000, self._bytes + self._rate * passed / 1000)
+
+
+def names_replica(replicas: str, partition: int, broker: int) -> bool:
+    """Whether a list of throttled replicas (`*`, or `PARTITION:BROKER,...`) names this one."""
+    text = replicas.strip()
+    if text == "*":
+        return True
+    return any(item.strip() == f"{partition}:{broker}" for item in text.split(","))
