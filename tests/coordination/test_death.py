@@ -163,6 +163,22 @@ def test_an_event_loop_that_does_not_turn_counts_as_stopped(
     wait_gone(watcher, "/ids/1")
 
 
+def test_a_stuck_event_loop_gets_no_new_session_before_it_turns(
+    sqlite_backend: SqliteBackend,
+) -> None:
+    stuck = sqlite_backend.door(1, stall_ms=500)
+    watcher = sqlite_backend.door(2, stall_ms=500)
+    said: list[type] = []
+    for _ in range(25):
+        watcher.turn()
+        time.sleep(0.1)
+        said = [type(event) for event in stuck.events.queue]
+    assert said.count(SessionEnded) == 1, "ended again and again"
+    assert SessionStarted not in said
+    stuck.turn()
+    stuck.wait(SessionStarted)
+
+
 def test_a_restarted_broker_finds_its_predecessor_buried(sqlite_backend: SqliteBackend) -> None:
     sqlite_backend.open().close()
     with children(sqlite_backend, 1, "/ids/1") as (child,):

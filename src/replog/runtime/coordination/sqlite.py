@@ -83,6 +83,8 @@ class SqliteCoordination:
 
     def loop_turned(self) -> None:
         self._pings.loop_turned_ms = now_ms()
+        if self._session is None:
+            self._queue_poll()
 
     def read_now(self, roots: Sequence[str]) -> dict[str, StoredNode]:
         try:
@@ -218,7 +220,7 @@ class SqliteCoordination:
 
     def _begin_session(self) -> None:
         """Bury the dead first: our own predecessor may be among them."""
-        if self._settings is None:
+        if self._settings is None or self._is_stalled(self._settings):
             return
         rows = store.sessions(self._connection)
         for row in rows:
@@ -243,6 +245,10 @@ class SqliteCoordination:
         self._emit(SessionStarted(session))
         self._poll()
         self._pings.nudge()
+
+    def _is_stalled(self, settings: SessionSettings) -> bool:
+        """A new session would be ended again at once, and so on: it waits for the loop to turn."""
+        return now_ms() - self._pings.loop_turned_ms >= settings.stall_ms
 
     def _lose_session(self, reason: str) -> None:
         """Our session was ended by a peer: say so, and begin another."""
