@@ -8,7 +8,7 @@ deleted when its topic is. Records with an older leader epoch change nothing.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from replog.core.replica.leader import LeaderSettings, LeaderState
 from replog.log.disk import DiskError
@@ -33,6 +33,10 @@ if TYPE_CHECKING:
     from replog.node.log_folder import FolderSetup, LogFolder
     from replog.node.node import Node
 
+# Logs opened in one step. Making one takes a dozen calls of the file system, and a topic may have
+# thousands of partitions: meanwhile the loop has to turn, or this broker is taken for stuck.
+OPENED_PER_STEP: Final = 100
+
 AppendDone = Callable[[ErrorCode, int], None]
 
 
@@ -42,6 +46,7 @@ class Partitions:
     def __init__(self, node: Node, folders: Sequence[FolderSetup]) -> None:
         self._node = node
         self._partitions: dict[TopicPartition, Partition] = {}
+        self._unopened: dict[TopicPartition, None] = {}  # named by an image, and opened soon
         self.logs = ReplicaLogs(node, folders)
         self.offline = OfflineReplicas(node)
         self.isr_changes = IsrChanges(node)
@@ -114,10 +119,17 @@ class Partitions:
         )
         for name, topic_id in deleted:
             self._delete_topic(name, topic_id)
+        left = OPENED_PER_STEP
         for tp in changed:
             record = node.cluster.partition(tp)
-            if record is not None:
-                self._apply_record(tp, record)
+            if record is None:
+                continue
+            if tp not in self._partitions and node.broker_id in record.replicas:
+                if not left:
+                    self._open_later(tp)
+                    continue
+                left -= 1
+            self._apply_record(tp, record)
         for partition in self._partitions.values():
             leader = partition.leader
             if leader is not None and leader.advance(node.now_ms):
@@ -125,6 +137,15 @@ class Partitions:
         node.upkeep.deletions.check_all()
         node.fetchers.brokers_changed()
         self.offline.image_changed()
+
+    def _open_later(self, tp: TopicPartition) -> None:
+        if not self._unopened:
+            self._node.timers.call_at(self._node.now_ms + 1, self._open_more)
+        self._unopened[tp] = None
+
+    def _open_more(self) -> None:
+        waiting, self._unopened = self._unopened, {}
+        self.apply([tp for tp in waiting if tp not in self._partitions], ())
 
     def _apply_record(self, tp: TopicPartition, record: PartitionRecord) -> None:
         node = self._node
