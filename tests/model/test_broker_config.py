@@ -188,7 +188,7 @@ def test_where_brokers_meet() -> None:
 def test_what_would_be_dangerous_to_ignore_is_refused() -> None:
     assert "authorizer" in refusal(authorizer__class__name="x.Y")
     assert "tiered" in refusal(remote__log__storage__system__enable="true")
-    assert "exactly one folder" in refusal(log__dirs="/a,/b")
+    assert "a folder is named twice" in refusal(log__dirs="/a,/b,/a")
     assert "SASL_PLAINTEXT is not supported yet" in refusal(listeners="SASL_PLAINTEXT://:1")
 
 

@@ -22,6 +22,7 @@ from replog.model.messages.produce import (
 )
 from replog.model.outputs import CloseConnection, Output, Reply, Report, RunJob, Stopped
 from replog.model.partition import PartitionRecord
+from replog.node.log_folder import FolderSetup
 from replog.node.node import Node, NodeSetup
 from replog.node.partition import Partition
 from replog.records.batch import Producer, Record, build_batch
@@ -61,8 +62,9 @@ def batch(
 class Lone:
     """Broker 1. Time stands unless `tick` moves it."""
 
-    def __init__(self, disk: MemDisk | None = None, **given: str) -> None:
-        self.disk = disk or MemDisk()
+    def __init__(self, disk: MemDisk | None = None, *, folders: int = 1, **given: str) -> None:
+        self.disks = [disk or MemDisk(), *(MemDisk() for _ in range(folders - 1))]
+        self.failed: dict[int, str] = {}  # folders that can't be used from the start, and why
         self.given = given
         self.now_ms = 1_000.0
         self.jobs: list[RunJob] = []
@@ -81,7 +83,11 @@ class Lone:
             boot_id="boot",
         )
         self.jobs = []
-        self.node = Node(setup, self.disk, random.Random(1), now_ms=self.now_ms, wall_ms=WALL_MS)
+        folders = [
+            FolderSetup(f"/logs/{index}", disk, self.failed.get(index))
+            for index, disk in enumerate(self.disks)
+        ]
+        self.node = Node(setup, folders, random.Random(1), now_ms=self.now_ms, wall_ms=WALL_MS)
         self._take(self.node.start())
         for broker_id in (1, 2, 3):
             self.node.cluster.brokers[broker_id] = BrokerRecord(
@@ -92,7 +98,9 @@ class Lone:
         """Stop in order, or be killed; then start, lead one partition of each topic anew."""
         if clean:
             self.step(StopRequested())
-        self.disk.crash()
+        for disk in self.disks:
+            disk.before_call = None
+            disk.crash()
         self.start()
         for name in topics:
             self.topic(name, record(1, epoch=1))
@@ -115,6 +123,11 @@ class Lone:
         leader = self.partition(name).leader
         assert leader is not None
         return leader
+
+    @property
+    def disk(self) -> MemDisk:
+        """That of the first folder."""
+        return self.disks[0]
 
     # ---- steps ---------------------------------------------------------------------------
 

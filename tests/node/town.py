@@ -10,6 +10,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
+from replog.log.disk import DiskError
 from replog.model.cluster import Endpoint
 from replog.model.config import BrokerConfig
 from replog.model.coordination import Operation, WriteError, WriteFailed, WriteResult
@@ -49,6 +50,7 @@ from replog.model.outputs import (
     Stopped,
 )
 from replog.model.records import FileRange
+from replog.node.log_folder import FolderSetup
 from replog.node.node import Node, NodeSetup
 from replog.sim.mem_coordination import MemTree
 from replog.sim.mem_disk import MemDisk
@@ -84,10 +86,12 @@ class Town:
 
     brokers: tuple[int, ...] = (0, 1, 2)
     settings: dict[str, str] = field(default_factory=dict)
+    log_folders: int = 1  # of each broker
     now_ms: float = 0.0
     tree: MemTree = field(default_factory=MemTree)
     lives: dict[int, Life] = field(default_factory=dict)
     disks: dict[int, MemDisk] = field(default_factory=dict)
+    further_disks: dict[tuple[int, int], MemDisk] = field(default_factory=dict)
     reports: list[str] = field(default_factory=list)
     sent: list[tuple[int, int, Message]] = field(default_factory=list)
     closed: list[str] = field(default_factory=list)
@@ -126,15 +130,22 @@ class Town:
                 boot_id=self.boots.get(broker_id, "boot"),
                 folder_id=self.folders.get(broker_id, f"folder {broker_id}"),
             )
-            disk = self.disks.setdefault(broker_id, MemDisk())
+            disks = [self.disk(broker_id, index) for index in range(self.log_folders)]
+            folders = [FolderSetup(f"/logs/{index}", disk) for index, disk in enumerate(disks)]
             node = Node(
-                setup, disk, random.Random(self._seed), now_ms=self.now_ms, wall_ms=self.wall_ms
+                setup, folders, random.Random(self._seed), now_ms=self.now_ms, wall_ms=self.wall_ms
             )
             life = Life(broker_id, node)
             self.lives[broker_id] = life
             self._carry_out(life, node.start())
             self.begin_session(broker_id)
         self.run()
+
+    def disk(self, broker_id: int, folder: int = 0) -> MemDisk:
+        """Of a broker's folder; the first one's are in `disks`, by broker."""
+        if folder == 0:
+            return self.disks.setdefault(broker_id, MemDisk())
+        return self.further_disks.setdefault((broker_id, folder), MemDisk())
 
     def begin_session(self, broker_id: int) -> None:
         life = self.lives[broker_id]
@@ -273,8 +284,7 @@ class Town:
                     nodes = None if away else self.tree.read(output.roots)
                     self.post(life, CoordinatorRead(output.token, nodes))
                 case RunJob():
-                    output.work()
-                    self.post(life, JobDone(output.token))
+                    self.post(life, JobDone(output.token, _run(output)))
                 case Report():
                     self.reports.append(f"{self.now_ms:.0f} broker {life.broker_id}: {output.text}")
                 case Stopped():
@@ -421,6 +431,14 @@ class Town:
 
     def record(self, broker_id: int, name: str, partition: int = 0) -> Any:
         return self.node(broker_id).cluster.partition(TopicPartition(name, partition))
+
+
+def _run(job: RunJob) -> str | None:
+    try:
+        job.work()
+    except DiskError as error:
+        return str(error)
+    return None
 
 
 def _carried(message: Message) -> Message:

@@ -83,11 +83,9 @@ class OfflineReplicas:
             record = node.cluster.partition(partition.tp)
             if record is None:
                 continue
-            if failed:
-                known = me in record.failed or me not in record.replicas
-            else:
-                known = me not in record.isr or len(record.isr) == 1
-            if not known:
+            # As long as nobody else can lead, who has no room for more leads on.
+            alone = not failed and record.isr == (me,) and not record.elr
+            if me in record.replicas and me not in record.failed and not alone:
                 found.append((partition.tp, partition.topic_id, not failed))
         for tp, (topic_id, _) in self._unopened.items():
             record = node.cluster.partition(tp)

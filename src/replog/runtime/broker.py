@@ -4,11 +4,9 @@ Order of a start, so that a mistake leaves nothing half made: configuration, por
 its lock, coordinator, the folder's identity, and only then the node, its session, and clients.
 """
 
-import fcntl
 import gc
 import importlib
 import logging
-import os
 import random
 import secrets
 import signal
@@ -21,20 +19,21 @@ from types import FrameType
 from typing import Final
 
 from replog.codec import prepare
-from replog.log.checkpoints import CLEAN_SHUTDOWN, WrongFolder, claim_folder, read_meta
 from replog.log.disk import DiskError
 from replog.model.cluster import Endpoint
 from replog.model.config import BrokerConfig, ConfigError, parse_properties
 from replog.model.coordination import CLUSTER_ID, SECRET, Create
 from replog.model.ids import topic_id_text
 from replog.model.inputs import StopRequested
+from replog.node.log_folder import FolderSetup
 from replog.node.node import Node, NodeSetup
 from replog.runtime.coordination.port import CoordinationError, SessionSettings
 from replog.runtime.coordination.sqlite import SqliteCoordination
+from replog.runtime.errors import StartError
 from replog.runtime.limits import Limits
 from replog.runtime.listener import Listener, ListenError, listen
+from replog.runtime.log_dirs import LogDirs
 from replog.runtime.loop import Cluster, NodeLoop
-from replog.runtime.os_disk import OsDisk
 from replog.wire import SERVED, api_ranges
 
 _log = logging.getLogger("replog.broker")
@@ -42,7 +41,6 @@ _log = logging.getLogger("replog.broker")
 EXIT_OK: Final = 0
 EXIT_FAILED: Final = 1
 
-LOCK_FILE: Final = ".lock"
 OWN_COORDINATOR: Final = ".coordinator/replog.db"  # of a broker that is a cluster of its own
 DESCRIPTORS_KEPT: Final = 1_000  # for log files: so many fewer connections
 
@@ -53,10 +51,6 @@ _GC_THRESHOLDS: Final = (20_000, 20, 100)
 
 # Produce, Fetch, Metadata, ApiVersions, BrokerHandshake, UpdateCluster
 _AT_START: Final = (0, 1, 3, 18, 20000, 20001)
-
-
-class StartError(Exception):
-    """The broker can't start; the text is one line that says why."""
 
 
 class _Line(logging.Formatter):
@@ -82,9 +76,8 @@ class BrokerProcess:
 
     def __init__(self, config: BrokerConfig) -> None:
         self._config = config
-        self._log_dir = Path(config.log_dirs[0]).absolute()
+        self._log_dirs = LogDirs(config.log_dirs)
         self._sockets: list[socket.socket] = []
-        self._lock: int | None = None
         self._coordination: SqliteCoordination | None = None
         self._stop_signals = 0
 
@@ -95,17 +88,15 @@ class BrokerProcess:
             self._take_places()
             coordination = self._coordination = self._open_coordination()
             cluster = join_cluster(coordination)
-            disk = OsDisk(str(self._log_dir))
-            clean = read_meta(disk) is None or disk.exists(CLEAN_SHUTDOWN)
-            claim_folder(disk, cluster_id=cluster.cluster_id, node_id=self._config.node_id)
-            node = self._make_node(cluster, disk, clean_start=clean)
+            folders = self._log_dirs.claim(
+                cluster_id=cluster.cluster_id, node_id=self._config.node_id
+            )
+            node = self._make_node(cluster, folders)
             loop = _new_loop()
             host = NodeLoop(loop, node, coordination, cluster, self._limits())
             return self._serve(host, node, started)
         except (ListenError, CoordinationError, DiskError) as error:
             raise StartError(str(error)) from error
-        except WrongFolder as error:
-            raise StartError(f"{self._log_dir}: {error}") from error
         except OSError as error:
             where = f"{error.filename}: " if error.filename else ""
             raise StartError(f"{where}{error.strerror or error}") from error
@@ -116,14 +107,11 @@ class BrokerProcess:
 
     def _take_places(self) -> None:
         """The folder of a broker that runs already is noticed before its port is."""
-        if self._log_dir.exists():
-            self._lock = lock_folder(self._log_dir)
+        self._log_dirs.lock_existing()
         for address in self._config.listeners:
             backlog = self._config.socket_listen_backlog_size
             self._sockets.append(listen(address, backlog, self._buffers()))
-        if self._lock is None:
-            self._log_dir.mkdir(parents=True, exist_ok=True)
-            self._lock = lock_folder(self._log_dir)
+        self._log_dirs.lock_all()
 
     def _buffers(self) -> tuple[int | None, int | None]:
         """Kafka's default of 100 KiB holds fast networks back: it counts only when asked for."""
@@ -136,21 +124,23 @@ class BrokerProcess:
 
     def _open_coordination(self) -> SqliteCoordination:
         address = self._config.coordinator
-        path = self._log_dir / OWN_COORDINATOR if address is None else Path(address.path)
+        own = self._log_dirs.paths[0] / OWN_COORDINATOR
+        path = own if address is None else Path(address.path)
         return SqliteCoordination(path.absolute())
 
-    def _make_node(self, cluster: Cluster, disk: OsDisk, *, clean_start: bool) -> Node:
+    def _make_node(self, cluster: Cluster, folders: list[FolderSetup]) -> Node:
         setup = NodeSetup(
             config=self._config,
             cluster_id=cluster.cluster_id,
             endpoints=self._endpoints(),
             api_ranges=api_ranges(),
             boot_id=boot_id(),
-            clean_start=clean_start,
+            clean_start=self._log_dirs.clean,
+            folder_id=self._log_dirs.folder_id,
         )
         return Node(
             setup,
-            disk,
+            folders,
             random.Random(secrets.randbits(64)),
             now_ms=time.monotonic() * 1000,
             wall_ms=int(time.time() * 1000),
@@ -182,6 +172,7 @@ class BrokerProcess:
         return Limits(
             connections=min(config.max_connections, usual.connections, places),
             connections_per_ip=min(config.max_connections_per_ip, usual.connections_per_ip),
+            connections_max=min(usual.connections, places),
             request_bytes=queued if queued > 0 else usual.request_bytes,
             idle_ms=config.connections_max_idle_ms,
             frame_bytes=config.socket_request_max_bytes,
@@ -204,7 +195,8 @@ class BrokerProcess:
             listener.start()
         where = ", ".join(f"{e.name}://{e.host}:{e.port}" for e in node.setup.endpoints)
         took_ms = (time.monotonic() - started) * 1000
-        _log.info("serving %s from %s (started in %.0f ms)", where, self._log_dir, took_ms)
+        folders = ", ".join(map(str, self._log_dirs.paths))
+        _log.info("serving %s from %s (started in %.0f ms)", where, folders, took_ms)
         gc.freeze()  # what is there now stays: no collection looks at it again
         gc.set_threshold(*_GC_THRESHOLDS)
         if host.exit_code is None:
@@ -237,23 +229,7 @@ class BrokerProcess:
             self._coordination.close()
         for sock in self._sockets:
             sock.close()
-        if self._lock is not None:
-            os.close(self._lock)
-
-
-def lock_folder(folder: Path) -> int:
-    """Take the lock of a log folder. Raises StartError when another process has it."""
-    path = folder / LOCK_FILE
-    try:
-        descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
-    except OSError as error:
-        raise StartError(f"log folder {folder} can't be used: {error.strerror}") from error
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except OSError as error:
-        os.close(descriptor)
-        raise StartError(f"log folder {folder} is in use by another broker") from error
-    return descriptor
+        self._log_dirs.give_back()
 
 
 def join_cluster(coordination: SqliteCoordination) -> Cluster:

@@ -82,6 +82,7 @@ def test_a_log_fails(
 READ_ONLY = [
     ("the leader", partition(ALL, ALL, 0), 0, 1, (1, 2), 1),
     ("a follower", partition(ALL, ALL, 0), 2, 0, (0, 1), 0),
+    ("one out of sync", partition(ALL, (0, 1), 0), 2, 0, (0, 1), 0),
 ]
 
 
@@ -98,7 +99,7 @@ def test_a_disk_is_full(
     after = change.record
     assert (after.leader, after.isr) == (leader, isr)
     assert after.leader_epoch == record.leader_epoch + epochs
-    assert after.failed == ()
+    assert after.failed == (broker,), "or an idle leader would let it in again"
 
 
 @pytest.mark.parametrize("unclean", [False, True])

@@ -1,5 +1,7 @@
 """The rules of a leader, each beside what would happen without it."""
 
+from dataclasses import replace
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -73,6 +75,23 @@ def test_out_of_sync_replicas_do_not_hold_it() -> None:
     state.on_append(5, 0)
     assert fetch(state, 2, 5)
     assert state.high_watermark == 5
+
+
+def test_whose_log_failed_neither_holds_it_nor_joins() -> None:
+    """It was caught up a moment ago, and would be about to join."""
+    state = leader()
+    fetch(state, 2, 0)
+    fetch(state, 3, 0)
+    state.on_append(5, 10)
+    fetch(state, 2, 5, 11)
+    assert state.high_watermark == 0
+    failed = replace(record((1, 2), partition_epoch=8), failed=(3,))
+    assert state.on_record(failed, 12)
+    assert state.high_watermark == 5
+    fetch(state, 3, 5, 13)
+    assert state.propose_expand(3) is None
+    state.on_record(record((1, 2), partition_epoch=9), 14)
+    assert state.propose_expand(3) is not None
 
 
 def test_it_stands_still_below_min_isr() -> None:

@@ -116,14 +116,21 @@ def replica_read_only(
     controller_epoch: int,
     min_isr: int = 1,
 ) -> Change | None:
-    """`broker` has no room for more records: as if it was leaving, for this partition.
+    """`broker` has no room for more records: it counts as failed once somebody else can lead.
 
-    Somebody else of the ISR leads on. Where there is nobody, it goes on leading: what is there can
-    be read, and followers may yet catch up.
+    Until then it goes on leading: what is there can be read, and followers may yet catch up.
     """
-    without = Liveness(liveness.eligible - {broker}, liveness.leaving | {broker})
-    return reconcile(
-        record, without, unclean=unclean, controller_epoch=controller_epoch, min_isr=min_isr
+    marked = replace(record, failed=(*record.failed, broker))
+    alone = elect(marked, liveness.eligible, unclean=False).leader == NO_LEADER
+    if broker in record.isr and alone:
+        return None
+    return replica_failed(
+        record,
+        broker,
+        liveness,
+        unclean=unclean,
+        controller_epoch=controller_epoch,
+        min_isr=min_isr,
     )
 
 

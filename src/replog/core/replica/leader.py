@@ -30,6 +30,7 @@ class LeaderState:
         "elr",
         "epoch",
         "epoch_start",
+        "failed",
         "high_watermark",
         "isr_state",
         "log_end",
@@ -61,6 +62,7 @@ class LeaderState:
         self.eligible = eligible
         self.replicas = record.replicas
         self.elr = record.elr
+        self.failed = record.failed
         self.log_starts: dict[int, int] = {}  # of followers, as they said in this leader epoch
         self.isr_state: IsrState = Committed(record.isr, record.partition_epoch)
         # An ISR member that has not fetched yet gets the whole lag time to show up.
@@ -115,6 +117,7 @@ class LeaderState:
         if record.partition_epoch > self.isr_state.partition_epoch:
             self.isr_state = Committed(record.isr, record.partition_epoch)
             self.elr = record.elr
+            self.failed = record.failed
             if record.replicas != self.replicas:
                 self.replicas = record.replicas
                 self.progress = {
@@ -169,7 +172,11 @@ class LeaderState:
     # ---- ISR ---------------------------------------------------------------------------
 
     def _fetched_as_registered(self, broker: int, progress: Progress) -> bool:
-        return progress.broker_epoch >= 0 and self.eligible.get(broker) == progress.broker_epoch
+        return (
+            progress.broker_epoch >= 0
+            and self.eligible.get(broker) == progress.broker_epoch
+            and broker not in self.failed  # it fetched, and will not again
+        )
 
     def may_join(self, broker: int) -> bool:
         """Admission: alive, the registered life of the broker, and its log reaches both the high

@@ -80,6 +80,8 @@ def _asked(node: Node, message: DescribeReplicasRequest) -> Iterator[TopicPartit
 
 
 def _described(node: Node, tp: TopicPartition, partition: Partition | None) -> DescribedReplica:
+    if partition is None and node.partitions.offline.reason(tp) is not None:
+        return _empty(tp, ErrorCode.KAFKA_STORAGE_ERROR, OFFLINE)
     if partition is None:
         known = node.cluster.partition(tp) is not None
         error = ErrorCode.NOT_LEADER_OR_FOLLOWER if known else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION

@@ -18,6 +18,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from replog.log.disk import DiskError
+from replog.log.errors import LogCorrupt
 from replog.log.results import LogRead
 from replog.model.errors import ErrorCode, Refused
 from replog.model.ids import NO_BROKER
@@ -194,6 +196,16 @@ class _Fetch(ParkedFetch):
         if not partition.log_start_offset <= item.fetch_offset <= partition.log_end_offset:
             return self._refusal(item, ErrorCode.OFFSET_OUT_OF_RANGE, partition)
         self._note_progress(partition, item)
+        try:
+            return self._read_log(partition, item, budget, first=first)
+        except (DiskError, LogCorrupt) as failure:
+            node.partitions.disk_failed(partition, failure)
+            return self._refusal(item, ErrorCode.KAFKA_STORAGE_ERROR, partition)
+
+    def _read_log(
+        self, partition: Partition, item: FetchItem, budget: int, *, first: bool
+    ) -> PartitionData:
+        node = self.node
         upto = self._readable_end(partition)
         data = self._data(item, partition)
         if self.message.rack_id and self.replica == CONSUMER:
@@ -204,7 +216,13 @@ class _Fetch(ParkedFetch):
                 data.preferred_read_replica = closer
                 return data
         readable = item.fetch_offset < upto
-        item.more = readable and budget <= 0 and not first
+        follower = self.context.follower
+        slowed = (
+            readable
+            and follower is not None
+            and node.throttles.holds_back(partition, follower.broker_id)
+        )
+        item.more = slowed or (readable and budget <= 0 and not first)
         if readable and not item.more:
             limit = min(item.max_bytes, budget)
             read = partition.log.read(item.fetch_offset, limit, upto=upto, min_one=first)
@@ -296,6 +314,11 @@ class _Fetch(ParkedFetch):
                 leader_id=record.leader, leader_epoch=record.leader_epoch
             )
 
+    def _throttle(self, item: FetchItem, size: int, follower: int) -> None:
+        partition = None if item.tp is None else self.node.partitions.get(item.tp)
+        if partition is not None:
+            self.node.throttles.sent(partition, follower, size)
+
     # ---- answering -----------------------------------------------------------------------
 
     def finish(self, answer: list[tuple[FetchItem, PartitionData]]) -> FetchResponse:
@@ -318,6 +341,8 @@ class _Fetch(ParkedFetch):
                 item.sent_high_watermark = data.high_watermark
                 item.sent_log_start = data.log_start_offset
                 context.settle(item, served=served, refused=data.error_code != 0)
+            if served and context.follower is not None:
+                self._throttle(item, len(data.records or b""), context.follower.broker_id)
             if self.incremental and not news:
                 continue
             if topic is None or topic.topic_id != item.topic_id or topic.topic != item.name:

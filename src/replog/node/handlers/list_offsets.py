@@ -14,6 +14,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from replog.log.disk import DiskError
+from replog.log.errors import LogCorrupt
 from replog.model.errors import ErrorCode
 from replog.model.ids import NO_EPOCH, NO_OFFSET, TopicPartition
 from replog.model.inputs import Received
@@ -111,7 +112,7 @@ def _find(
         return ErrorCode.NOT_LEADER_OR_FOLLOWER
     try:
         found = _lookup(partition, timestamp, _end(partition, message))
-    except DiskError as error:
+    except (DiskError, LogCorrupt) as error:
         node.partitions.disk_failed(partition, error)
         return ErrorCode.KAFKA_STORAGE_ERROR
     if message.replica_id == CONSUMER and _may_be_short(partition, timestamp, found):

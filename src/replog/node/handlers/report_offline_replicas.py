@@ -1,9 +1,9 @@
 """ReportOfflineReplicas, own API key 20005, version 0: a broker can't use some of its logs.
 
 Taken from brokers only. A replica that can't be read counts as one whose broker died: it leaves the
-ISR, leads no more, and is not elected until its broker registers anew. One that can only be read
-(its disk is full) leaves the ISR, and leads on only while nobody else could. Answered when it is
-durable; saying it again is free. Replicas of topics that are gone are passed over.
+ISR, leads no more, and is not elected until its broker registers anew. So does one that can only be
+read (its disk is full), except that it leads on while nobody else can. Answered when it is durable;
+saying it again is free. Replicas of topics that are gone are passed over.
 """
 
 from __future__ import annotations
