@@ -14,6 +14,7 @@ holds its name, and goes on to the next slice. Whoever loses interest just stops
 """
 
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Final
 
@@ -125,7 +126,11 @@ class CleaningPass:
             raise
 
     def abandon(self) -> None:
-        """Remove what is not ready yet; the pass is over. Not while `advance` runs."""
+        """Remove what has not got its name; the pass is over. Not while `advance` runs."""
+        if self.ready is not None:
+            with suppress(DiskError):
+                self.ready.files.discard(self._disk)
+            self.ready = None
         if self._writer is not None:
             self._writer.abandon()
             self._writer = None

@@ -212,7 +212,7 @@ class _RunningPass:
     def _synced(self, ended: JobDone) -> None:
         """The compacted segment has its name for good: what it stands for may leave."""
         partition, node = self._partition, self._node
-        if not self._current:
+        if node.partitions.get(partition.tp) is not partition or partition.offline_reason:
             self._give_up()
             return
         try:
@@ -225,7 +225,10 @@ class _RunningPass:
             return
         if left:
             node.upkeep.remove_later(partition, left)
-        self.go_on()
+        if self._current:
+            self.go_on()
+        else:
+            self._give_up()
 
     # ---- the end -------------------------------------------------------------------------------
 
