@@ -28,13 +28,19 @@ KAFKA = {
     "OffsetForLeaderEpoch": (2, 4),
     "DescribeConfigs": (1, 4),
     "AlterConfigs": (0, 2),
+    "DescribeLogDirs": (1, 5),
+    "CreatePartitions": (0, 3),
     "DeleteGroups": (0, 3),
     "ElectLeaders": (0, 2),
     "IncrementalAlterConfigs": (0, 1),
     "AlterPartitionReassignments": (0, 1),
     "ListPartitionReassignments": (0, 0),
     "OffsetDelete": (0, 0),
+    "UpdateFeatures": (0, 2),
     "DescribeCluster": (0, 2),
+    "DescribeProducers": (0, 0),
+    "ListConfigResources": (0, 1),
+    "DescribeTopicPartitions": (0, 0),
 }
 
 

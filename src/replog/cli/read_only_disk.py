@@ -71,6 +71,9 @@ class ReadOnlyDisk:
         """See `Disk`; `create` is not looked at."""
         return ReadOnlyFile(str(self.root / path))
 
+    def space(self) -> tuple[int, int]:
+        return -1, -1  # nothing is written
+
     def exists(self, path: str) -> bool:
         return (self.root / path).exists()
 

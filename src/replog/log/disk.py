@@ -65,6 +65,10 @@ class Disk(Protocol):
 
     def exists(self, path: str) -> bool: ...
 
+    def space(self) -> tuple[int, int]:
+        """Bytes of the file system, and those that are free for us; -1 where nobody knows."""
+        ...
+
     def list(self, path: str) -> list[str]:
         """Names in a directory, sorted; empty when there is no such directory."""
         ...

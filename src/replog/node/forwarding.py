@@ -22,6 +22,7 @@ from replog.model.messages.alter_configs import AlterConfigsRequest
 from replog.model.messages.alter_partition_reassignments import (
     AlterPartitionReassignmentsRequest,
 )
+from replog.model.messages.create_partitions import CreatePartitionsRequest
 from replog.model.messages.create_topics import (
     CreatableTopic,
     CreatableTopicConfig,
@@ -39,6 +40,7 @@ from replog.model.outputs import Channel, Level
 from replog.node.handlers import (
     alter_configs,
     alter_partition_reassignments,
+    create_partitions,
     create_topics,
     delete_topics,
     elect_leaders,
@@ -82,6 +84,11 @@ ADMIN: dict[int, _AdminApi] = {
             IncrementalAlterConfigsRequest,
             incremental_alter_configs.execute,
             incremental_alter_configs.refuse,
+        ),
+        _AdminApi(
+            CreatePartitionsRequest,
+            create_partitions.execute,
+            create_partitions.refuse,
         ),
         _AdminApi(ElectLeadersRequest, elect_leaders.execute, elect_leaders.refuse),
         _AdminApi(

@@ -18,6 +18,7 @@ from replog.model.messages.alter_partition_reassignments import (
 )
 from replog.model.messages.api_versions import ApiVersionsRequest
 from replog.model.messages.controlled_shutdown import ControlledShutdownRequest
+from replog.model.messages.create_partitions import CreatePartitionsRequest
 from replog.model.messages.create_topics import CreateTopicsRequest
 from replog.model.messages.delete_groups import DeleteGroupsRequest
 from replog.model.messages.delete_records import DeleteRecordsRequest
@@ -25,7 +26,10 @@ from replog.model.messages.delete_topics import DeleteTopicsRequest
 from replog.model.messages.describe_cluster import DescribeClusterRequest
 from replog.model.messages.describe_configs import DescribeConfigsRequest
 from replog.model.messages.describe_groups import DescribeGroupsRequest
+from replog.model.messages.describe_log_dirs import DescribeLogDirsRequest
+from replog.model.messages.describe_producers import DescribeProducersRequest
 from replog.model.messages.describe_replicas import DescribeReplicasRequest
+from replog.model.messages.describe_topic_partitions import DescribeTopicPartitionsRequest
 from replog.model.messages.elect_leaders import ElectLeadersRequest
 from replog.model.messages.fetch import FetchRequest
 from replog.model.messages.find_coordinator import FindCoordinatorRequest
@@ -35,6 +39,7 @@ from replog.model.messages.incremental_alter_configs import IncrementalAlterConf
 from replog.model.messages.init_producer_id import InitProducerIdRequest
 from replog.model.messages.join_group import JoinGroupRequest
 from replog.model.messages.leave_group import LeaveGroupRequest
+from replog.model.messages.list_config_resources import ListConfigResourcesRequest
 from replog.model.messages.list_groups import ListGroupsRequest
 from replog.model.messages.list_offsets import ListOffsetsRequest
 from replog.model.messages.list_partition_reassignments import (
@@ -49,12 +54,14 @@ from replog.model.messages.produce import ProduceRequest
 from replog.model.messages.report_offline_replicas import ReportOfflineReplicasRequest
 from replog.model.messages.sync_group import SyncGroupRequest
 from replog.model.messages.update_cluster import UpdateClusterRequest
+from replog.model.messages.update_features import UpdateFeaturesRequest
 from replog.node.handlers import (
     alter_configs,
     alter_partition,
     alter_partition_reassignments,
     api_versions,
     controlled_shutdown,
+    create_partitions,
     create_topics,
     delete_groups,
     delete_records,
@@ -62,7 +69,10 @@ from replog.node.handlers import (
     describe_cluster,
     describe_configs,
     describe_groups,
+    describe_log_dirs,
+    describe_producers,
     describe_replicas,
+    describe_topic_partitions,
     elect_leaders,
     fetch,
     find_coordinator,
@@ -72,6 +82,7 @@ from replog.node.handlers import (
     init_producer_id,
     join_group,
     leave_group,
+    list_config_resources,
     list_groups,
     list_offsets,
     list_partition_reassignments,
@@ -84,6 +95,7 @@ from replog.node.handlers import (
     report_offline_replicas,
     sync_group,
     update_cluster,
+    update_features,
 )
 
 if TYPE_CHECKING:
@@ -120,6 +132,12 @@ FROM_ANYBODY: dict[type[Message], Handler] = {
     OffsetDeleteRequest: offset_delete.handle,
     AlterConfigsRequest: alter_configs.handle,
     IncrementalAlterConfigsRequest: incremental_alter_configs.handle,
+    CreatePartitionsRequest: create_partitions.handle,
+    DescribeLogDirsRequest: describe_log_dirs.handle,
+    DescribeTopicPartitionsRequest: describe_topic_partitions.handle,
+    DescribeProducersRequest: describe_producers.handle,
+    ListConfigResourcesRequest: list_config_resources.handle,
+    UpdateFeaturesRequest: update_features.handle,
     DescribeReplicasRequest: describe_replicas.handle,
 }
 

@@ -143,6 +143,13 @@ class OsDisk:
             _refuse("open", full, error)
         return OsFile(descriptor, full, size)
 
+    def space(self) -> tuple[int, int]:
+        try:
+            found = os.statvfs(self.root)
+        except OSError as error:
+            _refuse("look at", self.root, error)
+        return found.f_blocks * found.f_frsize, found.f_bavail * found.f_frsize
+
     def exists(self, path: str) -> bool:
         return os.path.lexists(self._path(path))
 

@@ -202,6 +202,9 @@ class MemDisk:
             inode = self._names[path] = _Inode()
         return MemFile(self, inode, path)
 
+    def space(self) -> tuple[int, int]:
+        return -1, -1
+
     def exists(self, path: str) -> bool:
         return path in self._names or path in self._directories
 

@@ -52,13 +52,19 @@ _FOR_CLIENTS: Final = {
     23: (2, 4),
     32: (1, 4),
     33: (0, 2),
+    35: (1, 5),
+    37: (0, 3),
     42: (0, 3),
     43: (0, 2),
     44: (0, 1),
     45: (0, 1),
     46: (0, 0),
     47: (0, 0),
+    57: (0, 2),
     60: (0, 2),
+    61: (0, 0),
+    74: (0, 1),
+    75: (0, 0),
 }
 _FOR_TOOLS: Final = (20000, 20002)  # BrokerHandshake, DescribeReplicas
 _FOR_PEERS: Final = (56, 20001, 20003, 20004, 20005)  # AlterPartition and the rest of our own

@@ -25,9 +25,19 @@ def test_the_table_is_what_the_broker_was_born_with(version: int) -> None:
 
 def test_only_features_that_are_there_are_claimed() -> None:
     answer = ask(4)
+    levels = {f.name: (f.min_version, f.max_version) for f in answer.supported_features}
+    assert levels == {
+        "metadata.version": (7, 33),
+        "eligible.leader.replicas.version": (0, 1),
+    }
+    final = {f.name: (f.min_version_level, f.max_version_level) for f in answer.finalized_features}
+    assert final == {"metadata.version": (33, 33), "eligible.leader.replicas.version": (1, 1)}
+
+
+def test_features_that_may_be_at_level_0_are_kept_from_old_clients() -> None:
+    answer = ask(3)
     assert [feature.name for feature in answer.supported_features] == ["metadata.version"]
-    final = answer.finalized_features[0]
-    assert (final.name, final.min_version_level) == ("metadata.version", final.max_version_level)
+    assert len(answer.finalized_features) == 2
 
 
 @pytest.mark.parametrize(

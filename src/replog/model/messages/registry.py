@@ -84,6 +84,7 @@ from replog.model.messages.report_offline_replicas import (
 from replog.model.messages.sync_group import SyncGroupRequest, SyncGroupResponse
 from replog.model.messages.txn_offset_commit import TxnOffsetCommitRequest, TxnOffsetCommitResponse
 from replog.model.messages.update_cluster import UpdateClusterRequest, UpdateClusterResponse
+from replog.model.messages.update_features import UpdateFeaturesRequest, UpdateFeaturesResponse
 from replog.model.messages.write_txn_markers import WriteTxnMarkersRequest, WriteTxnMarkersResponse
 
 APIS: dict[int, Api] = {
@@ -156,6 +157,7 @@ APIS: dict[int, Api] = {
     ),
     47: Api(47, "OffsetDelete", OffsetDeleteRequest, OffsetDeleteResponse, 0, 0, NOT_FLEXIBLE),
     56: Api(56, "AlterPartition", AlterPartitionRequest, AlterPartitionResponse, 2, 3, 2),
+    57: Api(57, "UpdateFeatures", UpdateFeaturesRequest, UpdateFeaturesResponse, 0, 2, 0),
     60: Api(60, "DescribeCluster", DescribeClusterRequest, DescribeClusterResponse, 0, 2, 0),
     61: Api(61, "DescribeProducers", DescribeProducersRequest, DescribeProducersResponse, 0, 0, 0),
     74: Api(

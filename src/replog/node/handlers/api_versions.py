@@ -4,8 +4,7 @@ Versions: 3 the client's software and features (KIP-511, KIP-584), 4 features wh
 is 0, 5 the cluster and the node that the client takes this broker for (KIP-1242).
 
 A version that is too high never comes here: `wire` answers it, as its body can't be read. Only what
-is served is advertised, and only the features that are there are claimed. `metadata.version` says
-for which release of Kafka's clients and tools we speak; it governs nothing in Replog itself.
+is served is advertised, and only the features that are there are claimed.
 
 Not here: groups by KIP-848, share and streams groups and transactions, and so no `group.version`,
 `share.version`, `streams.version` and `transaction.version`.
@@ -26,14 +25,13 @@ from replog.model.messages.api_versions import (
     FinalizedFeatureKey,
     SupportedFeatureKey,
 )
+from replog.node.features import FEATURES
 
 if TYPE_CHECKING:
     from replog.node.node import Node
 
 FIRST_VERSION_WITH_SOFTWARE = 3
-METADATA_VERSION = "metadata.version"
-METADATA_VERSION_MIN = 7
-METADATA_VERSION_MAX = 33  # Kafka 4.4
+FIRST_VERSION_WITH_LEVEL_0 = 4  # clients before it take the lowest level for a mistake
 
 _SOFTWARE = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?")
 
@@ -50,17 +48,16 @@ def handle(node: Node, request: Received, message: ApiVersionsRequest) -> ApiVer
         ],
         supported_features=[
             SupportedFeatureKey(
-                name=METADATA_VERSION,
-                min_version=METADATA_VERSION_MIN,
-                max_version=METADATA_VERSION_MAX,
+                name=feature.name, min_version=feature.min_level, max_version=feature.max_level
             )
+            for feature in FEATURES
+            if feature.min_level > 0 or request.version >= FIRST_VERSION_WITH_LEVEL_0
         ],
         finalized_features=[
             FinalizedFeatureKey(
-                name=METADATA_VERSION,
-                max_version_level=METADATA_VERSION_MAX,
-                min_version_level=METADATA_VERSION_MAX,
+                name=feature.name, max_version_level=feature.level, min_version_level=feature.level
             )
+            for feature in FEATURES
         ],
         finalized_features_epoch=0,  # they never change while a broker runs
     )
