@@ -89,6 +89,25 @@ class TopicView:
         return sum(1 for p in self.partitions if p.osr)
 
 
+@dataclass(frozen=True, slots=True)
+class Losses:
+    """Elections since the cluster began after which committed records may be missing."""
+
+    unclean: int  # a replica out of sync was allowed to lead
+    power_cut: int  # the hosts of all replicas in sync had restarted
+
+
+def losses(client: AdminClient, controller: int) -> Losses | None:
+    """As the controller counts them; None when it can't be asked."""
+    try:
+        answer = client.call(DescribeReplicasRequest(topics=[]), broker=controller)
+    except ClientError:
+        return None
+    if not isinstance(answer, DescribeReplicasResponse) or answer.unclean_elections < 0:
+        return None
+    return Losses(answer.unclean_elections, answer.bounded_losses)
+
+
 def explain(code: int, message: str | None = None) -> str:
     """An error code in words: its name, and what the broker said about it."""
     return f"{message} ({error_name(code)})" if message else error_name(code)

@@ -35,6 +35,13 @@ COMMANDS: tuple[Command, ...] = (
     Command(("topic", "list"), "replog.cli.topic", "list_topics", "list topics"),
     Command(("topic", "describe"), "replog.cli.topic", "describe", "show every replica of topics"),
     Command(("topic", "delete"), "replog.cli.topic", "delete", "delete topics and their records"),
+    Command(("elect",), "replog.cli.elect", "elect", "give leadership back to preferred leaders"),
+    Command(
+        ("reassign", "plan"), "replog.cli.reassign", "plan", "say which partitions should move"
+    ),
+    Command(("reassign", "apply"), "replog.cli.reassign", "apply", "move partitions elsewhere"),
+    Command(("reassign", "status"), "replog.cli.reassign", "status", "show how far moves are"),
+    Command(("reassign", "cancel"), "replog.cli.reassign", "cancel", "end moves, and go back"),
     Command(("produce",), "replog.cli.produce", "produce", "write lines of stdin to a topic"),
     Command(("consume",), "replog.cli.consume", "consume", "write records of a topic to stdout"),
     Command(("log", "dump"), "replog.cli.log", "dump", "print what is in partitions' folders"),
@@ -52,6 +59,7 @@ COMMANDS: tuple[Command, ...] = (
 GROUPS: dict[str, str] = {
     "broker": "one broker: start, stop, kill, pause, resume, run",
     "topic": "topics: create, list, describe, delete",
+    "reassign": "moving partitions to other brokers: plan, apply, status, cancel",
     "log": "partitions' folders on disk: dump, verify",
     "import": "bring data of other systems into a cluster: kafka-data",
     "demo": "show what replication does",

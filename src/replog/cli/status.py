@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from replog.cli.cluster_view import TopicView, metadata, topics
+from replog.cli.cluster_view import Losses, TopicView, losses, metadata, topics
 from replog.cli.errors import OK, Failure, UsageError
 from replog.cli.options import Arguments, Parser, add_cluster, add_format, examples
 from replog.cli.output import columns, print_json
@@ -63,6 +63,7 @@ class Overview:
     data: str | None
     brokers: Sequence[BrokerView]
     topics: Sequence[TopicView]
+    losses: Losses | None  # None: the controller can't be asked
 
     @property
     def verdict(self) -> str:
@@ -93,12 +94,14 @@ def _look(arguments: Arguments) -> Overview:
     with connect(arguments) as client:
         answer = metadata(client, [])
         found = topics(client)
+        lost = losses(client, answer.controller_id)
     folder = None if arguments.bootstrap_server else data_folder(arguments)
     return Overview(
         answer.cluster_id,
         str(folder) if folder else None,
         _brokers(arguments, answer, local=folder is not None),
         found,
+        lost,
     )
 
 
@@ -140,6 +143,12 @@ def _print(overview: Overview, form: str) -> None:
         ],
     )
     print(f"cluster {overview.cluster_id}{where}  {overview.verdict}\n\n{brokers}")
+    lost = overview.losses
+    if lost is not None and (lost.unclean or lost.power_cut):
+        print(
+            f"\ncommitted records may be missing after {lost.unclean} unclean elections and "
+            f"{lost.power_cut} after a power cut; the controllers' logs name them"
+        )
     if overview.topics:
         print(
             f"\n{topic_table(list(overview.topics))}\n\nM: acks=all is taken only while that many "
@@ -152,6 +161,12 @@ def _as_json(overview: Overview) -> dict[str, Any]:
         "cluster_id": overview.cluster_id,
         "data": overview.data,
         "verdict": overview.verdict,
+        "losses": None
+        if overview.losses is None
+        else {
+            "unclean_elections": overview.losses.unclean,
+            "power_cut_elections": overview.losses.power_cut,
+        },
         "brokers": [
             {
                 "broker": b.broker_id,
