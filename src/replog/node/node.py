@@ -154,6 +154,8 @@ class Node:
 
     def step(self, event: Input, now_ms: float, wall_ms: int) -> list[Output]:
         """Take one input; return what is to be done, in order."""
+        if self.membership.departure.finished:
+            return []  # the logs are closed: what still comes in must not be taken for a bad disk
         self.now_ms = now_ms
         self.wall_ms = wall_ms
         self._dispatch(event)
