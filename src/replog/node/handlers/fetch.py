@@ -351,7 +351,7 @@ class _Fetch(ParkedFetch):
             topic.partitions.append(data)
             if data.current_leader is not None:
                 hinted.add(data.current_leader.leader_id)
-        if hinted:
+        if hinted and self.replica == CONSUMER:  # brokers know where brokers are
             response.node_endpoints = [
                 NodeEndpoint(
                     node_id=broker.broker_id, host=end.host, port=end.port, rack=broker.rack
