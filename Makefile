@@ -14,6 +14,7 @@ PYTHON ?= $(shell for p in python3 python3.14 python3.13 python3.12 python3.11; 
 
 BIN := $(VENV)/bin
 REPLOG := $(BIN)/replog
+JARS := tests/interop/java/jars
 
 .DEFAULT_GOAL := help
 .PHONY: help up down test check format sim torture interop bench wheel clean
@@ -47,10 +48,11 @@ sim: $(VENV)/.dev ## play random faults against three simulated brokers
 torture: $(VENV)/.dev ## kill the leader of a real cluster under load, over and over
 	REPLOG_KILLS=$(if $(SHORT),20,200) $(BIN)/pytest tests/faults
 
-interop: $(VENV)/.dev ## confluent-kafka, kafka-python, aiokafka and kcat against a real cluster
+interop: $(VENV)/.dev $(JARS)/.fetched ## Python clients, kcat and Apache Kafka's own programs against a cluster
 	@command -v kcat >/dev/null || { \
 		echo "kcat is missing: install it, e.g. with 'apt-get install kcat' or 'brew install kcat'"; exit 1; }
 	REPLOG_CLIENT_RECORDS=$(if $(SHORT),10000,100000) $(BIN)/pytest tests/clients
+	REPLOG_INTEROP=1 REPLOG_INTEROP_MEGABYTES=$(if $(SHORT),4,40) $(BIN)/pytest tests/interop
 
 bench: $(VENV)/.tools ## measure a local cluster, beside what this machine can do at best
 	$(BIN)/python bench/run.py $(if $(SHORT),--short)
@@ -59,7 +61,14 @@ wheel: $(VENV)/.dev ## build dist/replog-*.whl and the source archive
 	$(BIN)/python -m build
 
 clean: ## remove the virtual environment, builds and caches (not the brokers' data)
-	rm -rf "$(VENV)" build dist bench/bin .mypy_cache .ruff_cache .import_linter_cache .hypothesis
+	rm -rf "$(VENV)" build dist bench/bin $(JARS) .mypy_cache .ruff_cache .import_linter_cache .hypothesis
+
+$(JARS)/.fetched: $(dir $(JARS))pom.xml
+	@command -v java >/dev/null && command -v mvn >/dev/null || { echo "Java 17 or newer and Maven are" \
+		"missing: install them, e.g. with 'apt-get install openjdk-17-jdk-headless maven'"; exit 1; }
+	rm -rf $(JARS)
+	cd $(dir $(JARS)) && mvn -q -B dependency:copy-dependencies -DincludeScope=runtime -DoutputDirectory=jars
+	@touch $@
 
 $(VENV)/bin/python:
 	@test -n "$(PYTHON)" || { echo "Replog needs Python 3.11 or newer, and no python3 here is." \
