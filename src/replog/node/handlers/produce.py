@@ -17,7 +17,7 @@ Not done yet: transactions (a transactional batch is refused).
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from replog.core.producer.state import Duplicate
 from replog.model.errors import ErrorCode, Refused
@@ -59,6 +59,14 @@ def handle(node: Node, request: Received, message: ProduceRequest) -> ProduceRes
     return produce.finish()
 
 
+class _Waiting(NamedTuple):
+    """A write that is not committed yet, and the answer that it will have."""
+
+    tp: TopicPartition
+    wait: CommitWait
+    answer: PartitionProduceResponse
+
+
 class _Produce:
     """One request on its way: its answer, and the writes that it still waits for."""
 
@@ -79,8 +87,8 @@ class _Produce:
         self.message = message
         self.response = ProduceResponse()
         self.failed = False
-        self._waiting: dict[TopicPartition, tuple[CommitWait, PartitionProduceResponse]] = {}
-        # For batches that are worked on, by identity: answers may be equal.
+        # By identity of the answer: answers may be equal, and a partition may come more than once.
+        self._waiting: dict[int, _Waiting] = {}
         self._preparing: dict[int, PartitionProduceResponse] = {}
         self._deadline: Timer | None = None
 
@@ -293,14 +301,15 @@ class _Produce:
         tp = partition.tp
 
         def done(error: ErrorCode) -> None:
-            self._waiting.pop(tp, None)
+            del self._waiting[id(answer)]
             leader = partition.leader
             if error is ErrorCode.NONE and (leader is None or not leader.enough_in_sync):
                 error = ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND
             self._settle(answer, error)
             self._reply_when_settled()
 
-        self._waiting[tp] = (self.node.waits.park_commit(tp, offset, done), answer)
+        wait = self.node.waits.park_commit(tp, offset, done)
+        self._waiting[id(answer)] = _Waiting(tp, wait, answer)
 
     def _settle(self, answer: PartitionProduceResponse, error: ErrorCode) -> None:
         if error:
@@ -330,9 +339,9 @@ class _Produce:
         return None
 
     def _expire(self) -> None:
-        for tp, (wait, answer) in self._waiting.items():
-            self.node.waits.drop_commit(tp, wait)
-            self._settle(answer, ErrorCode.REQUEST_TIMED_OUT)
+        for waiting in self._waiting.values():
+            self.node.waits.drop_commit(waiting.tp, waiting.wait)
+            self._settle(waiting.answer, ErrorCode.REQUEST_TIMED_OUT)
         for answer in self._preparing.values():
             self._settle(answer, ErrorCode.REQUEST_TIMED_OUT)
         self._waiting.clear()
