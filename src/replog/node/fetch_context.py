@@ -69,6 +69,10 @@ class ParkedFetch:
         """Answer when there is enough to send, or when it was overtaken."""
         raise TypeError("a parked fetch must say how it is completed")
 
+    def give_up(self) -> None:
+        """Nobody waits for the answer any more."""
+        raise TypeError("a parked fetch must say how it is given up")
+
 
 class FetchContext:
     """Partitions of one session, or of one fetch when `session_id` is 0."""

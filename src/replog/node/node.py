@@ -187,8 +187,10 @@ class Node:
                 self._read_waiters.pop(event.token)(event)
             case JobDone():
                 self._job_waiters.pop(event.token)(event)
-            case Tick() | ConnectionClosed():
-                pass  # timers fire below; what a closed connection waited for ends by its deadline
+            case ConnectionClosed():
+                self.waits.connection_closed(event.connection)
+            case Tick():
+                pass  # timers fire below
             case _:
                 self._dispatch_membership(event)
 

@@ -15,7 +15,7 @@ from replog.model.errors import ErrorCode
 from replog.model.ids import TopicPartition
 
 if TYPE_CHECKING:
-    from replog.node.fetch_context import FetchContext, ItemKey
+    from replog.node.fetch_context import FetchContext, ItemKey, ParkedFetch
     from replog.node.node import Node
     from replog.node.partition import Partition
 
@@ -42,6 +42,7 @@ class Waits:
         self._watchers: dict[TopicPartition, dict[FetchContext, ItemKey]] = {}
         self._committed: dict[Partition, None] = {}
         self._ready: dict[FetchContext, None] = {}
+        self._fetches: dict[int, dict[ParkedFetch, None]] = {}  # by connection
 
     # ---- parking -------------------------------------------------------------------------
 
@@ -57,6 +58,23 @@ class Waits:
         waiting = self._commits.get(tp)
         if waiting is not None:
             waiting.pop(wait, None)
+
+    def fetch_parked(self, connection: int, fetch: ParkedFetch) -> None:
+        """`fetch` waits, as long as the connection that it came by is open."""
+        self._fetches.setdefault(connection, {})[fetch] = None
+
+    def fetch_left(self, connection: int, fetch: ParkedFetch) -> None:
+        """It waits no more; does nothing when that is known."""
+        waiting = self._fetches.get(connection)
+        if waiting is not None:
+            waiting.pop(fetch, None)
+            if not waiting:
+                del self._fetches[connection]
+
+    def connection_closed(self, connection: int) -> None:
+        """Nobody is there to be answered."""
+        for fetch in self._fetches.pop(connection, ()):
+            fetch.give_up()
 
     def watch(self, tp: TopicPartition, context: FetchContext, key: ItemKey) -> None:
         """`context` wants to know what happens to `tp`, which it calls `key`."""

@@ -140,19 +140,30 @@ class _Fetch(ParkedFetch):
         self.context.watch(node.waits)
         deadline = node.now_ms + self.message.max_wait_ms
         self._timer = node.timers.call_at(deadline, self._expire)
+        node.waits.fetch_parked(self.request.connection, self)
 
     def try_complete(self) -> None:
         answer = self.read()
         if self.enough or self.overtaken:
             self._answer(answer)
 
+    def give_up(self) -> None:
+        """The connection is closed: a client may have been willing to wait for weeks."""
+        self._leave()
+        if not self.context.session_id:
+            self.context.close(self.node.waits)
+
     def _expire(self) -> None:
         self._answer(self.read())
 
-    def _answer(self, answer: list[tuple[FetchItem, PartitionData]]) -> None:
+    def _leave(self) -> None:
         if self._timer is not None:
             self._timer.cancel()
         self.context.parked = None
+        self.node.waits.fetch_left(self.request.connection, self)
+
+    def _answer(self, answer: list[tuple[FetchItem, PartitionData]]) -> None:
+        self._leave()
         response = self.finish(answer)
         self.node.reply(self.request, response)
 
