@@ -1,8 +1,9 @@
 """Data folders of a running Apache Kafka, brought into a cluster: every record, every transaction,
-every committed offset, after a stop in good order.
+every committed offset, after a stop in good order and after a kill.
 """
 
 import json
+import shutil
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -170,6 +171,7 @@ def truth(kafka: KafkaServer) -> Truth:
 
 
 def check_import(folder: Path, home: Path, truth: Truth, java: Java) -> None:
+    home.mkdir()
     data, port = home / "cluster", free_ports(3)
     words = ["--data", str(data), "--format", "json"]
     done = replog("import", "kafka-data", str(folder), "--port", str(port), *words, home=home)
@@ -230,8 +232,13 @@ def test_what_was_written_is_worth_the_test(truth: Truth) -> None:
     assert truth.committed["codecs-0"][0] == 17
 
 
-def test_after_a_stop(truth: Truth, kafka: KafkaServer, java: Java, tmp_path: Path) -> None:
+def test_after_a_stop_and_after_a_kill(
+    truth: Truth, kafka: KafkaServer, java: Java, tmp_path: Path
+) -> None:
+    """A copy of the folder of a running node is what a kill leaves."""
     busy = replog("import", "kafka-data", str(kafka.data), "--dry-run", home=tmp_path)
     assert busy.returncode == 1 and "running" in busy.stderr, busy.stderr
+    shutil.copytree(kafka.data, tmp_path / "killed")
     kafka.stop()
-    check_import(kafka.data, tmp_path, truth, java)
+    check_import(kafka.data, tmp_path / "one", truth, java)
+    check_import(tmp_path / "killed", tmp_path / "two", truth, java)

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from replog.cli.kafka_import import TopicPlan
+    from replog.cli.kafka_offsets import Offsets
     from replog.cli.kafka_staging import Staged
     from replog.runtime.local_cluster import LocalCluster
 
@@ -100,6 +101,8 @@ def import_kafka(arguments: Arguments) -> int:
                 with _progress(todo.bytes * (2 + factor)) as advance:
                     work = Import(todo, target, advance)
                     work.run()
+        if not arguments.dry_run and work.offsets:
+            _commit(cluster, work.offsets)
     topics = [_described(topic) for topic in todo.topics]
     partitions = [] if arguments.dry_run else [_proven(s) for s in work.staged.values()]
     if arguments.format == "json":
@@ -109,6 +112,7 @@ def import_kafka(arguments: Arguments) -> int:
                 "dry_run": arguments.dry_run,
                 "topics": topics,
                 "partitions": partitions,
+                "committed_offsets": [] if arguments.dry_run else _committed(work.known_offsets),
                 "notes": todo.notes,
             }
         )
@@ -211,6 +215,44 @@ def _progress(total: int) -> Iterator["Callable[[int], None]"]:
     ) as shown:
         task = shown.add_task("import", total=max(total, 1))
         yield lambda done: shown.update(task, advance=done)
+
+
+def _commit(cluster: "LocalCluster", offsets: "Offsets") -> None:
+    """Where the cluster keeps offsets already. Brokers that do not run are started for that."""
+    from replog.cli.kafka_offsets import commit
+    from replog.runtime.client import AdminClient, ClientError
+    from replog.runtime.local_cluster import ClusterError
+
+    stopped = not cluster.running()
+    try:
+        if stopped:
+            cluster.up(fork=False, remember=False)
+            cluster.wait_ready()
+        with AdminClient(cluster.bootstrap_servers) as client:
+            refused = commit(client, offsets)
+    except (ClusterError, ClientError) as error:
+        raise Failure(
+            f"topics are imported, but offsets could not be committed: {error}"
+        ) from error
+    finally:
+        if stopped:
+            cluster.down()
+    if refused:
+        raise Failure("topics are imported, but not these offsets: " + "; ".join(refused))
+
+
+def _committed(offsets: "Offsets") -> list[dict[str, Any]]:
+    return [
+        {
+            "group": group,
+            "topic": tp.topic,
+            "partition": tp.partition,
+            "offset": committed.offset,
+            "metadata": committed.metadata,
+        }
+        for group, found in sorted(offsets.items())
+        for tp, committed in sorted(found.items())
+    ]
 
 
 def _described(topic: "TopicPlan") -> dict[str, Any]:

@@ -16,13 +16,15 @@ from pathlib import Path
 from typing import Final
 
 from replog.cli.errors import Failure
-from replog.cli.kafka_folders import Found, FoundTopic
+from replog.cli.kafka_folders import Copy, Found, FoundTopic
+from replog.cli.kafka_offsets import Offsets, read_offsets
 from replog.cli.kafka_staging import Progress, Staged, replicate, stage
 from replog.core.controller import stored
 from replog.core.controller.placement import assign_replicas
 from replog.core.topics import colliding_topic, topic_name_fault
 from replog.log import checkpoints
 from replog.log.disk import DiskError
+from replog.log.errors import LogCorrupt
 from replog.model.cluster import TopicRecord
 from replog.model.config import ConfigError, validate_topic_configs
 from replog.model.coordination import (
@@ -36,9 +38,10 @@ from replog.model.coordination import (
     WriteDone,
 )
 from replog.model.errors import Refused
-from replog.model.ids import INTERNAL_TOPICS, NO_LEADER, TopicPartition
+from replog.model.ids import GROUP_OFFSETS_TOPIC, INTERNAL_TOPICS, NO_LEADER, TopicPartition
 from replog.model.partition import PartitionRecord
 from replog.node.producer_ids import BLOCK_SIZE, JSON_VERSION
+from replog.records.errors import CorruptBatch
 from replog.runtime.coordination.port import CoordinationError
 from replog.runtime.coordination.sqlite import SqliteCoordination
 from replog.runtime.errors import StartError
@@ -72,6 +75,8 @@ class Plan:
     topics: list[TopicPlan] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
     next_producer_id: int = 0
+    # Of groups, when the cluster has such a topic itself: committed anew once its brokers run.
+    offsets: FoundTopic | None = None
 
     @property
     def bytes(self) -> int:
@@ -93,12 +98,15 @@ def plan(found: Found, wanted: Wanted, cluster: "StoppedCluster") -> Plan:
     """Decide everything that can be decided before a byte is copied. Raises Failure."""
     result = Plan(notes=list(found.notes), next_producer_id=found.next_producer_id)
     names = _chosen(found, wanted, cluster, result)
-    missing = []
+    missing = [lack for name in names if (lack := _lack(found.topics[name])) is not None]
     for number, name in enumerate(names):
         topic = found.topics[name]
-        absent = [str(p) for p in range(topic.partitions) if p not in topic.copies]
-        if absent:
-            missing.append(f"{name} lacks {', '.join(absent)} of {topic.partitions}")
+        if name in cluster.topics:
+            if name == GROUP_OFFSETS_TOPIC:
+                result.offsets = topic
+                result.notes.append(f"{name}: the cluster has its own, offsets are committed to it")
+            else:
+                result.notes.append(f"{name}: the cluster has its own, this one is left out")
             continue
         assigned = assign_replicas(
             dict.fromkeys(cluster.broker_ids),
@@ -116,9 +124,14 @@ def plan(found: Found, wanted: Wanted, cluster: "StoppedCluster") -> Plan:
             f"partitions are missing: {'; '.join(missing)}. Give the folders of the other brokers "
             "too, or leave these topics out with --skip"
         )
-    if not result.topics:
+    if not result.topics and result.offsets is None:
         raise Failure("there is nothing to import")
     return result
+
+
+def _lack(topic: FoundTopic) -> str | None:
+    absent = [str(p) for p in range(topic.partitions) if p not in topic.copies]
+    return f"{topic.name} lacks {', '.join(absent)} of {topic.partitions}" if absent else None
 
 
 def _chosen(found: Found, wanted: Wanted, cluster: "StoppedCluster", result: Plan) -> list[str]:
@@ -127,16 +140,12 @@ def _chosen(found: Found, wanted: Wanted, cluster: "StoppedCluster", result: Pla
         raise Failure(f"no such topic in these folders: {', '.join(unknown)}")
     names = [n for n in sorted(found.topics) if not wanted.topics or n in wanted.topics]
     names = [n for n in names if n not in wanted.skip]
-    there = [n for n in names if n in cluster.topics]
+    there = [n for n in names if n in cluster.topics and n not in INTERNAL_TOPICS]
     if there:
-        hint = ""
-        if set(there) & INTERNAL_TOPICS:
-            hint = (
-                "; what clients committed to the cluster itself stays: leave the folders' own "
-                "internal topics out with --skip"
-            )
-        raise Failure(f"the cluster has topics of these names: {', '.join(there)}{hint}")
+        raise Failure(f"the cluster has topics of these names: {', '.join(there)}")
     for name in names:
+        if name in cluster.topics:
+            continue
         fault = topic_name_fault(name)
         other = colliding_topic(name, cluster.topics)
         if fault is None and other is not None:
@@ -284,6 +293,8 @@ class Import:
         self._placed: list[Path] = []
         self._saved: list[tuple[OsDisk, str, bytes | None]] = []  # files of offsets as they were
         self.staged: dict[TopicPartition, Staged] = {}
+        self.offsets: Offsets = {}  # that are to be committed anew
+        self.known_offsets: Offsets = {}  # all that the folders have
 
     def run(self) -> None:
         """Raises Failure, with everything as it was."""
@@ -323,6 +334,9 @@ class Import:
             staging = self._cluster.staging(broker_id)
             shutil.rmtree(staging, ignore_errors=True)  # of an import that was killed
             staging.mkdir()
+        home = self._cluster.staging(self._cluster.broker_ids[0])
+        if self._plan.offsets is not None:
+            self._read_offsets(self._plan.offsets, home)
         for topic in self._plan.topics:
             for index, replicas in enumerate(topic.replicas):
                 copy = topic.found.copies[index]
@@ -336,12 +350,32 @@ class Import:
                         "compacted: give it --config "
                         f"{topic.found.name}:cleanup.policy=compact to have it copied to others"
                     )
+                if topic.found.name == GROUP_OFFSETS_TOPIC:
+                    self.known_offsets |= self._offsets_in(first, [copy])
                 for broker_id in replicas[1:]:
                     replicate(
                         first / str(copy.tp),
                         self._cluster.staging(broker_id) / str(copy.tp),
                         self._progress,
                     )
+
+    def _read_offsets(self, topic: FoundTopic, home: Path) -> None:
+        copies = [topic.copies[index] for index in sorted(topic.copies)]
+        ids = {stage(copy, home, self._progress).content.last_producer_id for copy in copies}
+        self._plan.next_producer_id = max(self._plan.next_producer_id, *(n + 1 for n in ids))
+        self.known_offsets = self._offsets_in(home, copies)
+        # A broker refuses positions in topics that it does not have.
+        topics = {*self._cluster.topics, *(t.found.name for t in self._plan.topics)}
+        self.offsets = {
+            group: {tp: committed for tp, committed in found.items() if tp.topic in topics}
+            for group, found in self.known_offsets.items()
+        }
+
+    def _offsets_in(self, home: Path, copies: Sequence[Copy]) -> Offsets:
+        try:
+            return read_offsets(home, [copy.tp for copy in copies])
+        except (DiskError, LogCorrupt, CorruptBatch) as error:
+            raise Failure(f"committed offsets can't be read: {error}") from error
 
     # ---- places --------------------------------------------------------------------------------
 
