@@ -104,7 +104,7 @@ def later(disk: MemDisk) -> None:
         (cut(FIRST + ".log", BATCH - 9), ".log", 4 * BATCH, "ends inside the header"),
         (restamp(2, offset=5, epoch=0), ".log", 2 * BATCH, "offsets 4 to 4 are missing"),
         (restamp(2, offset=3, epoch=0), ".log", 2 * BATCH, "offset 3 comes after 3"),
-        (restamp(4, offset=9, epoch=0), ".log", 4 * BATCH, "offset 10 is behind the segment's"),
+        (restamp(4, offset=9, epoch=0), ".log", 4 * BATCH, "offset 10 is in the next segment"),
         (restamp(1, offset=2, epoch=2), ".log", 2 * BATCH, "epoch 0 comes after 2"),
         (put(INDEX, b"\0\0\0\3\0\0\0\x78"), ".index", 0, "points to 120, where no batch begins"),
         (put(INDEX, b"\0\0\0\1\0\0\0\xee"), ".index", 0, "offset 1 is said to be at 238"),

@@ -5,6 +5,7 @@ Nothing is written, so a folder may be in use meanwhile.
 
 import base64
 import json
+import time
 from collections.abc import Iterator
 from datetime import UTC, datetime
 from pathlib import Path
@@ -28,6 +29,11 @@ from replog.records.batch import (
     records_of,
 )
 from replog.records.rewrite import ABORT_MARKER, COMMIT_MARKER, delete_horizon, marker_type
+
+# How often a partition with faults is looked at again, if they are others each time, and after what
+# pause: a broker that has written what compaction left needs a moment to remove the old segments.
+LOOKS_MAX = 5
+PAUSE_S = 0.2
 
 _MARKERS = {ABORT_MARKER: "abort", COMMIT_MARKER: "commit"}
 
@@ -225,35 +231,56 @@ def verify_logs(arguments: Arguments) -> int:
     """Print what is wrong, where, and what was looked at; 1 when anything is wrong."""
     disk, directories = _partitions(arguments.folder)
     known, faults = _checkpoints(disk)
-    looked_at: dict[TopicPartition, Verified] = {}
+    looked_at: list[Verified] = []
     for directory in directories:
-        tp = checkpoints.partition_of_directory(directory)
-        if tp is None:
-            continue
-        try:
-            verified = verify(
-                disk,
-                directory,
-                log_start_offset=known[checkpoints.LOG_STARTS].get(tp, 0),
-                gaps_allowed=arguments.allow_gaps or tp in known[checkpoints.CLEANED],
-            )
-        except DiskError as error:
-            faults.append(Fault(directory, None, str(error)))
-            continue
-        looked_at[tp] = verified
+        verified = _verify_one(disk, directory, known, gaps_allowed=arguments.allow_gaps)
+        before: list[Fault] = []
+        # A broker may be about to change something: what is wrong is wrong in the same way twice.
+        for _ in range(LOOKS_MAX):
+            if verified.faults == before:
+                break
+            before = verified.faults
+            time.sleep(PAUSE_S)
+            known = _checkpoints(disk)[0]
+            verified = _verify_one(disk, directory, known, gaps_allowed=arguments.allow_gaps)
+        looked_at.append(verified)
         faults += verified.faults
-    faults += _beyond_end(known, looked_at)
     for fault in faults:
         print(_told(fault, arguments.format))
-    print(_summary(list(looked_at.values()), len(faults), arguments.format))
+    print(_summary(looked_at, len(faults), arguments.format))
     return FAILED if faults else OK
 
 
-def _checkpoints(
-    disk: ReadOnlyDisk,
-) -> tuple[dict[str, dict[TopicPartition, int]], list[Fault]]:
+Known = dict[str, dict[TopicPartition, int]]
+
+
+def _verify_one(
+    disk: ReadOnlyDisk, directory: str, known: Known, *, gaps_allowed: bool
+) -> Verified:
+    tp = checkpoints.partition_of_directory(directory)
+    if tp is None:
+        return Verified(directory)
+    try:
+        verified = verify(
+            disk,
+            directory,
+            log_start_offset=known[checkpoints.LOG_STARTS].get(tp, 0),
+            gaps_allowed=gaps_allowed or tp in known[checkpoints.CLEANED],
+        )
+    except DiskError as error:
+        verified = Verified(directory)
+        verified.fault(directory, None, str(error))
+        return verified
+    for name, offsets in known.items():
+        if offsets.get(tp, 0) > verified.end_offset:
+            end = verified.end_offset
+            verified.fault(name, None, f"{tp} has {offsets[tp]}, but its log ends at {end}")
+    return verified
+
+
+def _checkpoints(disk: ReadOnlyDisk) -> tuple[Known, list[Fault]]:
     """What the log folder's own files say, by file; read before the logs, which only grow."""
-    known: dict[str, dict[TopicPartition, int]] = {}
+    known: Known = {}
     faults = []
     for name in (
         checkpoints.RECOVERY_POINTS,
@@ -265,17 +292,6 @@ def _checkpoints(
         if reason is not None:
             faults.append(Fault(name, None, reason))
     return known, faults
-
-
-def _beyond_end(
-    known: dict[str, dict[TopicPartition, int]], looked_at: dict[TopicPartition, Verified]
-) -> list[Fault]:
-    return [
-        Fault(name, None, f"{tp} has {offsets[tp]}, but its log ends at {verified.end_offset}")
-        for name, offsets in known.items()
-        for tp, verified in looked_at.items()
-        if offsets.get(tp, 0) > verified.end_offset
-    ]
 
 
 def _told(fault: Fault, form: str) -> str:

@@ -78,6 +78,8 @@ class _Folder:
         self._log_start_offset = log_start_offset
         self._gaps_allowed = gaps_allowed
         self._expected: int | None = None  # the next batch begins here
+        self._replaced = False  # the segment begins inside the one in front of it
+        self._reaches_over = False
         self._epoch = -1
         self._epochs: list[tuple[int, int]] = []  # each with the first offset seen of it
         self._epoch_path = f"{verified.directory}/{files.LEADER_EPOCH_CHECKPOINT}"
@@ -103,6 +105,8 @@ class _Folder:
                 verified.first_offset = base_offset
             if self._expected is None or (self._gaps_allowed and base_offset > self._expected):
                 self._expected = base_offset
+            self._replaced = base_offset < self._expected
+            self._reaches_over = False
             for position, header, batch in walk_unchecked(file, size):
                 if not crc_ok(batch, header):
                     verified.fault(path, position, "the CRC does not match")
@@ -127,6 +131,8 @@ class _Folder:
         verified = self._verified
         verified.batches += 1
         verified.records += max(header.count, 0)
+        if self._replaced:
+            return  # the one in front of it has its offsets, which was told there
         for what in (
             self._offsets(header, base_offset, following),
             self._count(header),
@@ -140,8 +146,14 @@ class _Folder:
         expected, first, last = self._expected or 0, header.base_offset, header.last_offset
         if first < base_offset:
             return f"offset {first} is before the segment's first one"
-        if last - base_offset > _OFFSETS_OF_SEGMENT_MAX or (following or last + 1) <= last:
-            return f"offset {last} is behind the segment's last one"
+        if last - base_offset > _OFFSETS_OF_SEGMENT_MAX:
+            return f"offset {last} does not belong into this segment"
+        if following is not None and following <= last and not self._reaches_over:
+            self._reaches_over = True  # told once
+            return (
+                f"offset {last} is in the next segment, from {following} on: a compaction is under "
+                "way, or a crash cut it short and the next start ends it"
+            )
         if first < expected:
             return f"offset {first} comes after {expected - 1}"
         if first > expected and not self._gaps_allowed:
