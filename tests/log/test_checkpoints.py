@@ -141,9 +141,9 @@ def test_a_folder_of_kafka_is_taken_over_with_what_it_says() -> None:
         "meta.properties",
         b"#\n#Sun Nov 29\nnode.id=1\ndirectory.id=y-alz\nversion=1\ncluster.id=RPz1\n",
     )
-    assert checkpoints.read_meta(disk) == MetaProperties("RPz1", 1, 0)
+    assert checkpoints.read_meta(disk) == MetaProperties("RPz1", 1, 0, "y-alz")
     checkpoints.claim_folder(disk, cluster_id="RPz1", node_id=1)
-    assert checkpoints.read_meta(disk) == MetaProperties("RPz1", 1, DISK_FORMAT_VERSION)
+    assert checkpoints.read_meta(disk) == MetaProperties("RPz1", 1, DISK_FORMAT_VERSION, "y-alz")
     assert b"directory.id=y-alz\n" in (disk.read_file("meta.properties") or b"")
 
 

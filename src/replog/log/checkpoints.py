@@ -25,6 +25,7 @@ __all__ = [
     "CleanShutdownMarker",
     "MetaProperties",
     "WrongFolder",
+    "check_folder",
     "claim_folder",
     "mark_clean_shutdown",
     "partition_of_directory",
@@ -167,24 +168,33 @@ def read_meta(disk: Disk) -> MetaProperties | None:
         raise WrongFolder(f"{META_PROPERTIES} can't be understood: {error!r}") from None
 
 
+def check_folder(disk: Disk, *, cluster_id: str, node_id: int) -> MetaProperties | None:
+    """What the log folder says of itself; None in a new one. Raises WrongFolder when it is not this
+    broker's, DiskError."""
+    meta = read_meta(disk)
+    if meta is None:
+        return None
+    if meta.disk_format > DISK_FORMAT_VERSION:
+        raise WrongFolder(
+            f"the log folder has disk format {meta.disk_format}, this Replog knows up to "
+            f"{DISK_FORMAT_VERSION}: start it with the newer Replog that wrote it"
+        )
+    if meta.cluster_id != cluster_id:
+        raise WrongFolder(
+            f"the log folder belongs to cluster {meta.cluster_id}, not to {cluster_id}"
+        )
+    if meta.node_id != node_id:
+        raise WrongFolder(f"the log folder belongs to broker {meta.node_id}, not to {node_id}")
+    return meta
+
+
 def claim_folder(disk: Disk, *, cluster_id: str, node_id: int, directory_id: str = "") -> str:
     """See that the log folder is this broker's, and say so in it. Raises WrongFolder, DiskError.
 
     Returns the id of the folder: its own, or `directory_id` if it has none yet.
     """
-    meta = read_meta(disk)
+    meta = check_folder(disk, cluster_id=cluster_id, node_id=node_id)
     if meta is not None:
-        if meta.disk_format > DISK_FORMAT_VERSION:
-            raise WrongFolder(
-                f"the log folder has disk format {meta.disk_format}, this Replog knows up to "
-                f"{DISK_FORMAT_VERSION}: start it with the newer Replog that wrote it"
-            )
-        if meta.cluster_id != cluster_id:
-            raise WrongFolder(
-                f"the log folder belongs to cluster {meta.cluster_id}, not to {cluster_id}"
-            )
-        if meta.node_id != node_id:
-            raise WrongFolder(f"the log folder belongs to broker {meta.node_id}, not to {node_id}")
         if meta.disk_format == DISK_FORMAT_VERSION and (meta.directory_id or not directory_id):
             return meta.directory_id
         directory_id = meta.directory_id or directory_id

@@ -13,7 +13,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Final
 
-from replog.log.checkpoints import CLEAN_SHUTDOWN, WrongFolder, claim_folder, read_meta
+from replog.log.checkpoints import CLEAN_SHUTDOWN, WrongFolder, check_folder, claim_folder
 from replog.log.disk import DiskError
 from replog.model.ids import topic_id_text
 from replog.node.log_folder import FolderSetup
@@ -44,7 +44,7 @@ class LogDirs:
 
         def make(path: Path) -> None:
             if path not in self._locks:
-                path.mkdir(parents=True, exist_ok=True)
+                _make_durably(path)
                 self._lock(path)
 
         self._each(make)
@@ -52,16 +52,22 @@ class LogDirs:
     def claim(self, *, cluster_id: str, node_id: int) -> list[FolderSetup]:
         """See that all are this broker's, and say so in them. Raises StartError."""
         ids: list[str] = []
+        is_new: dict[Path, bool] = {}
+
+        def check_one(path: Path) -> None:
+            disk = OsDisk(str(path))
+            is_new[path] = check_folder(disk, cluster_id=cluster_id, node_id=node_id) is None
 
         def claim_one(path: Path) -> None:
             disk = OsDisk(str(path))
-            clean = read_meta(disk) is None or disk.exists(CLEAN_SHUTDOWN)
+            clean = is_new[path] or disk.exists(CLEAN_SHUTDOWN)
             new_id = topic_id_text(secrets.token_bytes(16))
             ids.append(
                 claim_folder(disk, cluster_id=cluster_id, node_id=node_id, directory_id=new_id)
             )
             self.clean = self.clean and clean
 
+        self._each(check_one)  # all of them before anything is written in one
         self._each(claim_one)
         for index, directory_id in enumerate(ids):
             if directory_id and directory_id in ids[:index]:
@@ -98,6 +104,14 @@ class LogDirs:
         if len(self._failed) == len(self.paths):
             raise StartError(text) from error
         _log.error("%s", text)
+
+
+def _make_durably(path: Path) -> None:
+    """Make the folder and those above it; a power cut does not take them away again."""
+    if not path.is_dir():
+        _make_durably(path.parent)
+        path.mkdir(exist_ok=True)
+        OsDisk(str(path.parent)).sync_directory("")
 
 
 def lock_folder(folder: Path) -> int:
