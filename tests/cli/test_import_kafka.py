@@ -2,6 +2,7 @@
 
 import fcntl
 import json
+import shutil
 import zlib
 from pathlib import Path
 from typing import Any
@@ -162,6 +163,7 @@ def test_topics_that_are_there_are_refused(importing: Importing, kafka: KafkaFol
 
 
 def test_new_producers_are_not_taken_for_old_ones(importing: Importing, kafka: KafkaFolder) -> None:
+    kafka.topic("written", 1)
     kafka.partition("written", 0, [batch(b"v", producer=(4_711, 0, 0))])
     kafka.producer_ids(3_000)
     importing(kafka.stop())
@@ -185,21 +187,41 @@ def test_partitions_of_several_folders(
     other.partition("orders", 0, [batch(b"a", b"b"), batch(b"C"), batch(b"D")], epoch=2)
     other.partition("small", 0, [batch(b"x", b"y", b"z", b"!")])
     other.partition("more", 0, [batch(b"v")])
+    kafka.topic("more", 1)
     assert importing(kafka.stop(), other.stop()) is not None
     assert importing.values(0, "orders") == [b"a", b"b", b"c"]
     assert importing.values(0, "small") == [b"x", b"y", b"z", b"!"]
     assert importing.values(0, "more") == [b"v"]
 
 
-def test_one_name_for_two_topics_is_refused(
-    importing: Importing, kafka: KafkaFolder, tmp_path: Path
+@pytest.mark.parametrize("known", [True, False])
+def test_one_name_for_two_topics(
+    importing: Importing, kafka: KafkaFolder, tmp_path: Path, known: bool
 ) -> None:
+    """The controllers know which one was deleted; without them nobody does."""
     other = KafkaFolder(tmp_path / "other", node=2)
-    path = other.partition("small", 0, [batch(b"v")])
+    path = other.partition("small", 0, [batch(b"v") for _ in range(9)])
     metadata = (path / "partition.metadata").read_text()
     (path / "partition.metadata").write_text(metadata[:-22] + "A" * 22)
+    folders = kafka.stop(), other.stop()
+    if not known:
+        shutil.rmtree(kafka.root / "__cluster_metadata-0")
+        assert importing(*folders) is None
+        assert "two topics of one name" in importing.stderr
+    else:
+        (note,) = importing(*folders)["notes"]
+        assert "deleted" in note and str(path) in note
+        assert importing.values(0, "small") == [b"z"]
+
+
+def test_folders_of_two_clusters_are_refused(
+    importing: Importing, kafka: KafkaFolder, tmp_path: Path
+) -> None:
+    other = KafkaFolder(tmp_path / "other")
+    other.partition("more", 0, [batch(b"v")])
+    (other.root / "meta.properties").write_text("version=1\nnode.id=1\ncluster.id=another\n")
     assert importing(kafka.stop(), other.stop()) is None
-    assert "two topics of one name" in importing.stderr
+    assert "one cluster at a time" in importing.stderr
 
 
 def test_without_the_controllers_log_nothing_expires(importing: Importing, tmp_path: Path) -> None:
@@ -284,6 +306,7 @@ def test_what_the_coordinator_refuses_is_undone(importing: Importing, kafka: Kaf
     importing(kafka.stop(), "--topic", "orders")
     before = importing.left()
     importing.write(stored.partition_path(TopicPartition("tiny", 0)) + "/odd", b"")
+    kafka.topic("tiny", 1)
     kafka.partition("tiny", 0, [batch(b"v")])
     assert importing(kafka.stop(), "--topic", "tiny") is None
     assert importing.left() == before
@@ -344,6 +367,7 @@ def test_into_a_running_cluster_that_keeps_offsets_of_its_own(
     consumer = Consumer({"bootstrap.servers": running.bootstrap, "group.id": "own-readers"})
     consumer.commit(offsets=[At("own", 0, 0)], asynchronous=False)
     consumer.close()
+    kafka.topic("__consumer_offsets", 2)
     kafka.offsets("readers", {TopicPartition("orders", 0): 2, TopicPartition("gone", 0): 9})
     folder = str(kafka.stop())
     words = ["import", "kafka-data", folder, "--data", str(running.data), "--format", "json"]

@@ -106,11 +106,21 @@ class LogFolders:
     def look(self) -> Found:
         """What there is. Raises Failure when it can't be made sense of."""
         found = Found()
+        clusters = {meta.cluster_id for folder in self.folders if (meta := _meta(folder))}
+        if len(clusters) > 1:
+            raise Failure(
+                f"these folders belong to clusters {', '.join(sorted(clusters))}: import those of "
+                "one cluster at a time"
+            )
         metadata = [self._metadata(folder, found) for folder in self.folders]
         known = [m for m in metadata if m is not None]
+        ids = {topic_id for controllers in known for topic_id in controllers.topics}
         for folder in self.folders:
             for copy in _copies(folder, found):
-                _take(found, copy)
+                if known and copy.topic_id not in ids:
+                    found.notes.append(f"{copy.directory} is of a topic that was deleted: left out")
+                else:
+                    _take(found, copy)
         for topic in found.topics.values():
             topic.partitions = max(topic.copies) + 1
             for controllers in known:
@@ -142,13 +152,16 @@ def _check(folder: Path) -> None:
     )
 
 
-def _copies(folder: Path, found: Found) -> list[Copy]:
-    disk = ReadOnlyDisk(folder)
+def _meta(folder: Path) -> checkpoints.MetaProperties | None:
     try:
-        meta = checkpoints.read_meta(disk)
+        return checkpoints.read_meta(ReadOnlyDisk(folder))
     except WrongFolder as error:
         raise Failure(f"{folder}: {error}") from error
-    if meta is None:
+
+
+def _copies(folder: Path, found: Found) -> list[Copy]:
+    disk = ReadOnlyDisk(folder)
+    if _meta(folder) is None:
         found.notes.append(f"{folder} has no {checkpoints.META_PROPERTIES}: taken as it is")
     offsets: dict[str, dict[TopicPartition, int]] = {}
     for name in (checkpoints.LOG_STARTS, checkpoints.RECOVERY_POINTS, checkpoints.CLEANED):
