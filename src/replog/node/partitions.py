@@ -65,6 +65,8 @@ class Partitions:
         """The replica, or why there is none: not here, not anywhere, or its disk failed."""
         partition = self._partitions.get(tp)
         if partition is None:
+            if not self._node.cluster.brokers:
+                return ErrorCode.NOT_LEADER_OR_FOLLOWER  # nobody has told us of anything yet
             if self._node.cluster.partition(tp) is None:
                 return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
             if self.offline.reason(tp) is not None:

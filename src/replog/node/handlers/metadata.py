@@ -5,10 +5,12 @@ list; 4 the client decides whether unknown topics are made; 5 offline replicas; 
 8-10 authorized operations (KIP-430); 10 topic ids (KIP-516); 12 asking by id; 13 an error for the
 whole.
 
-Answered by any broker from what it was told by the controller. An unknown topic that is to be
-made is answered UNKNOWN_TOPIC_OR_PARTITION this time; the client asks again. When any topic is
-asked for by id, those asked for by name are passed over, as Kafka does. Topics come in the order
-of the request.
+Answered by any broker from what it was told by the controller. One that has just started and was
+told nothing yet can't say that a topic is not there: clients are to ask again.
+
+An unknown topic that is to be made is answered UNKNOWN_TOPIC_OR_PARTITION this time; the client
+asks again. When any topic is asked for by id, those asked for by name are passed over, as Kafka
+does. Topics come in the order of the request.
 """
 
 from __future__ import annotations
@@ -101,6 +103,8 @@ def _topics(
         chosen = list(cluster.topics.values())
         return [_topic(topic, request, message, endpoints) for topic in chosen]
     answers: dict[bytes | str, MetadataResponseTopic] = {}
+    if not cluster.brokers:
+        return [_not_yet(topic) for topic in topics]
     ids = [topic.topic_id for topic in topics if topic.topic_id != ZERO_TOPIC_ID]
     for topic_id in ids:
         name = cluster.topic_names.get(topic_id)
@@ -125,6 +129,12 @@ def _topics(
     if missing and message.allow_auto_topic_creation and node.config.auto_create_topics_enable:
         node.controlling.auto_create(missing)
     return list(answers.values())
+
+
+def _not_yet(topic: MetadataRequestTopic) -> MetadataResponseTopic:
+    return MetadataResponseTopic(
+        error_code=ErrorCode.LEADER_NOT_AVAILABLE, name=topic.name or "", topic_id=topic.topic_id
+    )
 
 
 def _missing(name: str, error: ErrorCode) -> MetadataResponseTopic:

@@ -101,7 +101,9 @@ def _sort_out(
         for partition in asked.partitions:
             place = OffsetCommitResponsePartition(partition_index=partition.partition_index)
             answer.partitions.append(place)
-            if topic is None:
+            if not node.cluster.brokers:  # nobody has told us of any topic yet
+                place.error_code = ErrorCode.NOT_COORDINATOR
+            elif topic is None:
                 unknown = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
                 place.error_code = ErrorCode.UNKNOWN_TOPIC_ID if by_id else unknown
             elif not 0 <= partition.partition_index < len(topic.partitions):
