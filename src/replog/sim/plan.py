@@ -57,6 +57,10 @@ MEAN_MS: Final = {
 }
 
 
+# In how many of the seeds partitions are moved.
+MOVES_SHARE: Final = 0.3
+
+
 @dataclass(frozen=True, slots=True)
 class Plan:
     """One run. Times in virtual milliseconds."""
@@ -73,6 +77,7 @@ class Plan:
     consumers: tuple[ConsumerPlan, ...]
     settings: dict[str, str] = field(default_factory=dict)  # of brokers, by Kafka's names
     topic_settings: dict[str, str] = field(default_factory=dict)
+    moves: bool = False  # an operator moves partitions and holds elections
 
 
 def make_plan(seed: int, *, duration_ms: float | None = None) -> Plan:
@@ -87,14 +92,15 @@ def make_plan(seed: int, *, duration_ms: float | None = None) -> Plan:
         if chosen:
             faults[fault] = MEAN_MS[fault] * pace * speed
     weather = Weather(
-        mean_ms=stream.choice((0.3, 1.0, 4.0)),
-        spike_probability=stream.choice((0.0, 0.002, 0.02)),
-        spike_ms=stream.choice((30.0, 150.0)),
+        mean_ms=stream.choice((0.3, 1.0, 4.0, 10.0)),
+        spike_probability=stream.choice((0.0, 0.002, 0.02, 0.05)),
+        spike_ms=stream.choice((30.0, 150.0, 300.0)),
         reset_probability=stream.choice((0.0, 0.0, 0.001, 0.005)),
     )
     lag = stream.choice((300, 500, 1000))
     return Plan(
         seed=seed,
+        moves=Chance(seed).at("moves").random() < MOVES_SHARE,
         framed=stream.random() < 0.3,
         duration_ms=stream.choice((2000.0, 3000.0, 5000.0)) if duration_ms is None else duration_ms,
         min_isr=stream.choice((1, 2, 2)),

@@ -85,6 +85,7 @@ def _counts(world: World) -> dict[str, int]:
             "election": oracle.records.elections,
             "ISR change": oracle.records.isr_changes,
             "truncation": oracle.truncations,
+            "partition moved": 0 if world.mover is None else world.mover.moves,
             "records acknowledged (acks=all)": history.acknowledged,
             "records acknowledged (acks=1)": history.weakly_acknowledged,
             "batches sent again": history.retries,

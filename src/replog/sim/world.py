@@ -27,6 +27,7 @@ from replog.sim.coordinator import CoordinatorService
 from replog.sim.faults import Faults
 from replog.sim.history import History
 from replog.sim.mem_disk import MemDisk
+from replog.sim.mover import SimMover
 from replog.sim.network import Network
 from replog.sim.plan import BROKERS, CALM, Plan
 from replog.sim.producers import SimProducer
@@ -94,6 +95,7 @@ class World:
         self.client_names: list[str] = []
         self._connection_numbers = itertools.count(1)
         self.admin = SimAdmin(self, "admin", plan)
+        self.mover = SimMover(self, "mover", self.partitions) if plan.moves else None
         self.producers = [
             SimProducer(
                 self, f"p{index}", self.partitions, plan=producer_plan, history=self.history
@@ -125,6 +127,8 @@ class World:
             producer.start()
         for consumer in self.consumers:
             consumer.start()
+        if self.mover is not None:
+            self.mover.start()
 
     def late_consumer(self) -> SimConsumer:
         """One more consumer, which begins at offset 0 now."""
@@ -149,6 +153,8 @@ class World:
         """No faults any more, and a quick network."""
         self.network.weather = CALM
         self.faults.heal()
+        if self.mover is not None:
+            self.mover.settle()
 
     # ---- brokers ------------------------------------------------------------------------------
 
