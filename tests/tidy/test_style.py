@@ -67,12 +67,17 @@ def room(path: Path) -> str:
 
 
 def nodes(*, outside: frozenset[str]) -> Iterator[tuple[str, ast.AST]]:
-    """Every node of what people wrote in rooms other than `outside`, with where it is."""
+    """Every node of what people wrote in rooms other than `outside`, with its file."""
     for path in sources():
         if room(path) in outside or generated(path):
             continue
+        name = str(path.relative_to(ROOT))
         for node in nodes_of(path):
-            yield f"{path.relative_to(ROOT)}:{getattr(node, 'lineno', 0)}", node
+            yield name, node
+
+
+def at(name: str, node: ast.AST) -> str:
+    return f"{name}:{getattr(node, 'lineno', 0)}"
 
 
 def test_there_is_something_to_check() -> None:
@@ -104,8 +109,8 @@ def test_functions_fit_a_screen() -> None:
 
 def test_nothing_asserts() -> None:
     found = [
-        where
-        for where, node in nodes(outside=frozenset({"sim", "testing"}))
+        at(name, node)
+        for name, node in nodes(outside=frozenset({"sim", "testing"}))
         if isinstance(node, ast.Assert)
     ]
     assert not found, f"-O removes asserts: refuse with a value, or raise: {found}"
@@ -113,26 +118,26 @@ def test_nothing_asserts() -> None:
 
 def test_only_worlds_wait() -> None:
     waits = ast.AsyncFunctionDef | ast.Await | ast.AsyncFor | ast.AsyncWith
-    found = [where for where, node in nodes(outside=WORLDS) if isinstance(node, waits)]
+    found = [at(n, node) for n, node in nodes(outside=WORLDS) if isinstance(node, waits)]
     assert not found, f"async is for {sorted(WORLDS)}: {found}"
 
 
 def test_only_worlds_know_clocks_and_sockets() -> None:
     found = []
-    for where, node in nodes(outside=WORLDS):
+    for name, node in nodes(outside=WORLDS):
         modules: list[str] = []
         if isinstance(node, ast.Import):
             modules = [alias.name for alias in node.names]
         elif isinstance(node, ast.ImportFrom) and node.module:
             modules = [node.module]
-        found += [f"{where} {m}" for m in modules if m.split(".")[0] in FORBIDDEN_BELOW]
+        found += [f"{at(name, node)} {m}" for m in modules if m.split(".")[0] in FORBIDDEN_BELOW]
     assert not found, f"take now_ms, rng or a port as an argument: {found}"
 
 
 def test_nobody_draws_from_the_global_random_generator() -> None:
     found = [
-        where
-        for where, node in nodes(outside=WORLDS - {"sim"})
+        at(name, node)
+        for name, node in nodes(outside=WORLDS - {"sim"})
         if isinstance(node, ast.Attribute)
         and isinstance(node.value, ast.Name)
         and node.value.id == "random"
@@ -143,11 +148,11 @@ def test_nobody_draws_from_the_global_random_generator() -> None:
 
 def test_only_the_edges_catch_everything() -> None:
     found = []
-    for where, node in nodes(outside=WORLDS):
+    for name, node in nodes(outside=WORLDS):
         if isinstance(node, ast.ExceptHandler):
             caught = node.type.id if isinstance(node.type, ast.Name) else ""
             if node.type is None or caught in ("Exception", "BaseException"):
-                found.append(where)
+                found.append(at(name, node))
     assert not found, f"name what can happen: {found}"
 
 
