@@ -1,7 +1,7 @@
 """Keeps the file map of docs/architecture.md: each module, with the first sentence about it.
 
-    python tools/file_map.py            write it
-    python tools/file_map.py --check    exit 1 when it is not up to date
+python tools/file_map.py            write it
+python tools/file_map.py --check    exit 1 when it is not up to date
 """
 
 import ast
