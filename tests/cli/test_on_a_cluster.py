@@ -63,6 +63,7 @@ def test_consume_begins_and_ends_where_it_is_told(cluster: Cluster, topic: str) 
     assert cluster.try_to("consume", topic, "-o", "7", "-e").stdout == "7\n8\n9\n"
     assert cluster.try_to("consume", topic, "-c", "2").stdout == "0\n1\n"
     assert cluster.try_to("consume", topic, "-o", "end", "-e").stdout == ""
+    assert cluster.try_to("consume", topic, "-o", "11", "-e").stdout == "", "not the beginning"
     done = cluster.try_to("consume", topic, "-e", "--format", "json", "-o", "9")
     assert json.loads(done.stdout)["value"] == "9"
 
@@ -90,6 +91,7 @@ def test_a_reader_that_has_seen_enough_is_no_error(cluster: Cluster, topic: str)
     [
         (("consume", "t", "-o", "soon"), "--offset"),
         (("consume", "t", "-g", "g", "-p", "0"), "--group"),
+        (("consume", "t", "-g", "g", "-o", "5"), "--offset"),
         (("topic", "create", "t", "--start-index", "1"), "--shift"),
         (("topic", "create", "t", "--config", "x"), "NAME=VALUE"),
     ],

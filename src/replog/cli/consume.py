@@ -4,7 +4,7 @@ import base64
 import json
 import re
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from replog.cli.errors import OK, Failure, UsageError
@@ -18,7 +18,7 @@ from replog.cli.options import (
     positive,
 )
 from replog.cli.produce import require_topic
-from replog.cli.target import bootstrap_servers
+from replog.cli.target import CALL_TIMEOUT_S, bootstrap_servers
 from replog.cli.traffic import client_library
 
 TEMPLATE_HELP = (
@@ -56,6 +56,8 @@ def consume(arguments: Arguments) -> int:
     """Print records until the end that was asked for, or Ctrl-C."""
     if arguments.group and arguments.partition is not None:
         raise UsageError("--group shares out partitions by itself: leave --partition away")
+    if arguments.group and arguments.offset.isdigit():
+        raise UsageError("--group goes on where it stopped: --offset is beginning or end there")
     library = client_library()
     begin = _begin(library, arguments.offset)
     partitions = require_topic(arguments)
@@ -85,7 +87,7 @@ def consume(arguments: Arguments) -> int:
             on_assign=lambda _, mine: _replace(unfinished, {place.partition for place in mine}),
         )
     else:
-        client.assign([library.TopicPartition(arguments.topic, p, begin) for p in partitions])
+        client.assign(_places(library, client, arguments.topic, partitions, begin))
     try:
         _print_records(library, client, arguments, unfinished)
     except KeyboardInterrupt:
@@ -107,6 +109,21 @@ def _begin(library: Any, offset: str) -> int:
     if not offset.isdigit():
         raise UsageError(f"--offset is beginning, end or a number, not {offset!r}")
     return int(offset)
+
+
+def _places(
+    library: Any, client: Any, topic: str, partitions: Sequence[int], begin: int
+) -> list[Any]:
+    """Where to begin. An offset that is not there yet is no reason to begin at the beginning."""
+    places = [library.TopicPartition(topic, partition, begin) for partition in partitions]
+    if begin > 0:
+        for place in places:
+            try:
+                _, end = client.get_watermark_offsets(place, timeout=CALL_TIMEOUT_S)
+            except library.KafkaException as error:
+                raise Failure(f"partition {place.partition} of {topic!r}: {error}") from error
+            place.offset = min(begin, end)
+    return places
 
 
 def _print_records(library: Any, client: Any, arguments: Arguments, unfinished: set[int]) -> None:

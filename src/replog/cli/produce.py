@@ -92,7 +92,8 @@ def require_topic(arguments: Arguments) -> list[int]:
         (found,) = metadata(client, [name]).topics
     if found.error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
         raise Failure(f"there is no topic {name!r}: make it with 'replog topic create {name}'")
-    if found.error_code and found.error_code != ErrorCode.LEADER_NOT_AVAILABLE:
+    unfit = found.error_code != ErrorCode.LEADER_NOT_AVAILABLE or not found.partitions
+    if found.error_code and unfit:
         raise Failure(f"topic {name!r}: {explain(found.error_code)}")
     return sorted(partition.partition_index for partition in found.partitions)
 
