@@ -74,7 +74,7 @@ DOCS: Final[dict[str, str]] = {
     "listeners": "Addresses to listen on: NAME://HOST:PORT, comma separated.",
     "log.cleaner.backoff.ms": "How long the cleaner waits when no log is worth compacting.",
     "log.cleaner.dedupe.buffer.size": (
-        "Memory for the keys of one compaction pass, 256 bytes each; a larger log takes more passes."
+        "Memory for the keys of one compaction pass, 256 bytes each; more keys take more passes."
     ),
     "log.cleaner.delete.retention.ms": (
         "How long a tombstone stays after compaction has removed what it deletes."
