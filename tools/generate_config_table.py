@@ -238,7 +238,9 @@ def docs(rows: list[Row]) -> str:
     for name in sorted(sentences):
         line = f'    "{name}": "{sentences[name]}",'
         if len(line) > WIDTH:
-            line = f'    "{name}": (\n        "{sentences[name]}"\n    ),'
+            parts = textwrap.wrap(sentences[name], WIDTH - 12, drop_whitespace=False)
+            line = f'    "{name}": (\n'
+            line += "".join(f'        "{part}"\n' for part in parts) + "    ),"
         out.append(line)
     return "\n".join([*out, "}", ""])
 

@@ -1,7 +1,8 @@
 """The state of the cluster: what the controller decides and every broker is told.
 
 `ClusterState` is the same type at both ends. The controller owns one and changes it after each
-commit; a broker holds the copy that `UpdateCluster` messages keep up to date. Nobody else writes it.
+commit; a broker holds the copy that `UpdateCluster` messages keep up to date. Nobody else writes
+it.
 """
 
 from collections.abc import Iterator, Mapping

@@ -20,7 +20,8 @@ DOCS: Final[dict[str, str]] = {
         "Level at which batches are stored in gzip, 1 (fast) to 9 (small); -1 stands for 6."
     ),
     "compression.lz4.level": (
-        "Level at which batches are stored in lz4, 1 (fast) to 17 (small); the default stands for the fastest."
+        "Level at which batches are stored in lz4, 1 (fast) to 17 (small); the default stands for"
+        " the fastest."
     ),
     "compression.type": "Codec in which batches are stored; producer keeps what the producer sent.",
     "compression.zstd.level": (
@@ -92,7 +93,8 @@ DOCS: Final[dict[str, str]] = {
     "log.cleanup.policy": "delete, compact or both. Records of compacted topics need keys.",
     "log.dir": "Folder of the logs, when log.dirs is not given.",
     "log.dirs": (
-        "Folders of the logs, best each on a disk of its own; new partitions go where there are fewest."
+        "Folders of the logs, best each on a disk of its own; new partitions go where there are "
+        "fewest."
     ),
     "log.flush.interval.messages": "Records after which a log is synced to the device.",
     "log.flush.interval.ms": "Time after which a log is synced to the device.",
@@ -181,14 +183,16 @@ DOCS: Final[dict[str, str]] = {
     ),
     "replica.lag.time.max.ms": "A follower that has not caught up for so long leaves the ISR.",
     "replica.selector.class": (
-        "Who serves a consumer that names its rack: RackAwareReplicaSelector an in-sync replica in it, otherwise the leader."
+        "Who serves a consumer that names its rack: RackAwareReplicaSelector an in-sync replica "
+        "in it, otherwise the leader."
     ),
     "replica.socket.timeout.ms": "How long a fetch from a leader waits for its answer.",
     "replog.coordinator": (
         "Where brokers meet: sqlite:PATH. All brokers of a cluster name the same one."
     ),
     "replog.durability": (
-        "What an acknowledgement of acks=all stands for: replicated (in the page cache of the ISR) or fsync (on stable storage of the ISR)."
+        "What an acknowledgement of acks=all stands for: replicated (in the page cache of the "
+        "ISR) or fsync (on stable storage of the ISR)."
     ),
     "replog.session.silence.ms": "A broker that is silent for so long is taken for dead.",
     "request.timeout.ms": "How long a request to another broker waits for its answer.",

@@ -8,7 +8,8 @@ NO_EPOCH = -1
 NO_OFFSET = -1
 NO_BROKER = -1
 
-# Topic ids are the 16 raw bytes of the UUID: they are compared and looked up far more often than shown.
+# Topic ids are the 16 raw bytes of the UUID: they are compared and looked up far more often than
+# shown.
 ZERO_TOPIC_ID = bytes(16)
 
 GROUP_OFFSETS_TOPIC = "__consumer_offsets"

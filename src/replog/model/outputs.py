@@ -72,8 +72,8 @@ class ReadCoordinator:
 class RunJob:
     """Run `work` outside the step, on another thread; exactly one JobDone with this token follows.
 
-    `work` touches only the disk (waiting for the device is what jobs are for) and what was handed to
-    it, never the node. It may raise DiskError.
+    `work` touches only the disk (waiting for the device is what jobs are for) and what was handed
+    to it, never the node. It may raise DiskError.
     """
 
     token: int

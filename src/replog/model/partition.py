@@ -1,8 +1,8 @@
 """The record of one partition as the coordinator stores it and as every broker knows it.
 
-Only the controller makes new records (`core.controller`), and only by `PartitionRecord.merge`, so that
-epochs rise in one place: the partition epoch with every change, the leader epoch with every change
-of leader and whenever leadership must be begun anew.
+Only the controller makes new records (`core.controller`), and only by `PartitionRecord.merge`, so
+that epochs rise in one place: the partition epoch with every change, the leader epoch with every
+change of leader and whenever leadership must be begun anew.
 """
 
 from dataclasses import dataclass, replace
@@ -12,7 +12,8 @@ from replog.model.ids import NO_LEADER
 
 @dataclass(frozen=True, slots=True)
 class PartitionRecord:
-    """Committed state of one partition. `isr` is in the order in which its members were admitted."""
+    """Committed state of one partition. `isr` is in the order in which its members were
+    admitted."""
 
     replicas: tuple[int, ...]  # AR: the first is the preferred leader
     isr: tuple[int, ...]
