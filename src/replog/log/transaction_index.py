@@ -201,13 +201,16 @@ class AbortedTransactions:
 
         Raises DiskError, LogCorrupt."""
         end = data.position + data.length
-        segment = self._segment_of(offset)
-        while segment.file is not data.file:  # compaction left nothing of the first
-            segment = self._segments[self._segments.index(segment) + 1]
-        if end < segment.size:
-            upto = min(upto, SpanWindow(segment.file, segment.size).at(end)[0])
-        else:
-            upto = min(upto, segment.next_offset)
+        at = max(bisect_right(self._segments, offset, key=_base_offset) - 1, 0)
+        while at < len(self._segments):
+            segment = self._segments[at]
+            if segment.file is data.file:
+                if end < segment.size:
+                    upto = min(upto, SpanWindow(segment.file, segment.size).at(end)[0])
+                else:
+                    upto = min(upto, segment.next_offset)
+                break
+            at += 1  # compaction left nothing of the first
         return self.within(offset, upto)
 
     def _entries(self, base_offset: int) -> list[AbortedTransaction]:
