@@ -81,6 +81,7 @@ def _no_divergence(partition: Partition, item: Any) -> None:
 def _commit_below_min_isr(original: Callable[..., bool]) -> Callable[..., bool]:
     def advance(self: LeaderState, now_ms: float) -> bool:
         self.settings = replace(self.settings, min_isr=1)
+        self.elr = ()
         return original(self, now_ms)
 
     return advance
@@ -111,7 +112,7 @@ def _promise_what_was_asked_for(original: Callable[..., Any]) -> Callable[..., A
 
     def after_fetch(self: Progress, *, leader_end: int, **named: Any) -> Progress:
         progress: Progress = original(self, leader_end=leader_end, **named)
-        return replace(progress, log_end_offset=leader_end)
+        return progress._replace(log_end_offset=leader_end)
 
     return after_fetch
 

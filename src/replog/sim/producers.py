@@ -3,7 +3,8 @@
 An idempotent producer keeps at most five unacknowledged batches in a partition, repeats what fails
 with its sequence unchanged, and takes a gap (OUT_OF_ORDER_SEQUENCE_NUMBER) for what it is when an
 earlier batch of its own is still open. When none is, the broker has forgotten something: a
-violation.
+violation. The first batch of a partition goes alone: a leader that does not know the producer takes
+any sequence, as Kafka does (KIP-360), a later one that overtook the first included.
 """
 
 from dataclasses import dataclass
@@ -78,6 +79,7 @@ class _Lane:
         self.next_sequence = 0
         self.backing_off = False
         self.failures = 0  # in a row, for the back-off
+        self.known = False  # a batch was acknowledged: every leader to come knows the producer
 
     def lowest_open(self) -> int:
         """Number of the first batch that is not acknowledged."""
@@ -200,6 +202,8 @@ class SimProducer(SimClient):
                 return
             if self.plan.drains_first and batch.sent and lane.in_flight:
                 return
+            if self.plan.idempotent and not lane.known and lane.in_flight:
+                return
             del lane.waiting[0]
             self._send(lane, batch, leader, clear_before=batch.number == lowest)
 
@@ -259,6 +263,7 @@ class SimProducer(SimClient):
 
     def _acknowledged(self, lane: _Lane, batch: _Batch, base_offset: int) -> None:
         lane.failures = 0
+        lane.known = True
         if self.plan.acks == -1:
             self._history.acknowledged += len(batch.values)
             for index, value in enumerate(batch.values):

@@ -1,0 +1,120 @@
+"""The simulated network keeps order and loses only tails."""
+
+from typing import Any
+
+import pytest
+
+from replog.sim.chance import Chance
+from replog.sim.network import EndOfStream, Network, Pipe, Weather
+from replog.sim.schedule import Schedule, Target
+
+
+class Bench:
+    """A network and one pipe whose deliveries are kept with their times."""
+
+    def __init__(self, seed: int = 1, weather: Weather | None = None) -> None:
+        self.schedule = Schedule()
+        self.network = Network(self.schedule, Chance(seed), weather or Weather(mean_ms=5.0))
+        self.got: list[tuple[float, Any]] = []
+        self.pipe = Pipe(self.network, ("a", "b"), self.take)
+
+    def take(self, item: Any) -> None:
+        self.got.append((self.schedule.now_ms, item))
+
+    @property
+    def items(self) -> list[Any]:
+        return [item for _, item in self.got]
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_items_arrive_in_the_order_in_which_they_were_put(seed: int) -> None:
+    bench = Bench(seed, Weather(mean_ms=5.0, spike_probability=0.3, spike_ms=100.0))
+    for number in range(50):
+        bench.pipe.put(number)
+    bench.schedule.run_until(10_000.0)
+    assert bench.items == list(range(50))
+    assert bench.network.late_messages > 0
+
+
+def test_a_cut_link_holds_everything_back_until_it_is_mended() -> None:
+    bench = Bench()
+    link = ("a", "b")
+    bench.network.cut([link])
+    bench.network.cut([link])
+    bench.pipe.put("early")
+    bench.schedule.run_until(1_000.0)
+    bench.network.mend([link])
+    bench.schedule.run_until(2_000.0)
+    assert bench.items == [], "cut twice, mended once"
+    bench.network.mend([link])
+    bench.schedule.run_until(2_001.0)
+    assert bench.items == ["early"]
+
+
+def test_a_cut_is_one_way() -> None:
+    bench = Bench()
+    bench.network.cut([("b", "a")])
+    bench.pipe.put("through")
+    bench.schedule.run_until(1_000.0)
+    assert bench.items == ["through"]
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_a_stream_that_ends_has_lost_a_tail_only(seed: int) -> None:
+    bench = Bench(seed)
+    for number in range(8):
+        bench.pipe.put(number)
+    bench.pipe.finish("broken")
+    bench.pipe.put("too late")
+    bench.schedule.run_until(1_000.0)
+    *before, end = bench.items
+    assert before == list(range(len(before)))
+    assert isinstance(end, EndOfStream) and end.reason == "broken"
+
+
+def test_how_much_of_a_stream_arrives_differs_by_seed() -> None:
+    lengths = set()
+    for seed in range(20):
+        bench = Bench(seed)
+        for number in range(4):
+            bench.pipe.put(number)
+        bench.pipe.finish("broken")
+        bench.schedule.run_until(1_000.0)
+        lengths.add(len(bench.items) - 1)
+    assert lengths == {0, 1, 2, 3, 4}
+
+
+def test_a_dropped_stream_delivers_nothing_more() -> None:
+    bench = Bench()
+    bench.pipe.put("lost")
+    bench.pipe.drop()
+    bench.schedule.run_until(1_000.0)
+    assert bench.items == []
+
+
+def test_choices_of_one_site_do_not_shift_those_of_another() -> None:
+    alone, together = Chance(7), Chance(7)
+    expected = [alone.at("here").random() for _ in range(5)]
+    found = []
+    for _ in range(5):
+        together.at("elsewhere").random()
+        found.append(together.at("here").random())
+    assert found == expected
+
+
+def test_what_is_due_at_one_instant_keeps_its_order() -> None:
+    order: list[str] = []
+
+    class Named(Target):
+        def take(self, item: Any) -> None:
+            order.append(f"{self.name}{item}")
+
+    schedule = Schedule()
+    first, second = Named("x"), Named("y")
+    schedule.at(5.0, first, 1)
+    schedule.at(5.0, second, 1)
+    schedule.at(1.0, second, 0)
+    schedule.at(-3.0, first, 0)
+    schedule.run_until(5.0)
+    assert order == ["x0", "y0", "x1", "y1"]
+    assert schedule.now_ms == 5.0
