@@ -97,6 +97,35 @@ def test_stop_and_start(whole: LocalCluster) -> None:
         whole.start(5)
 
 
+def test_of_two_starts_at_once_one_is_refused_and_the_broker_can_be_stopped(
+    whole: LocalCluster,
+) -> None:
+    whole.kill(5)
+    script = (
+        "import sys; from pathlib import Path\n"
+        "from replog.runtime.local_cluster import ClusterError, LocalCluster\n"
+        "cluster = LocalCluster.load(Path(sys.argv[1]))\n"
+        "sys.stdin.readline()\n"
+        "try: cluster.start(5, 0)\n"
+        "except ClusterError as error: print(error)\n"
+    )
+    command = [sys.executable, "-c", script, str(whole.data_dir)]
+    starters = [
+        subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+        for _ in range(3)
+    ]
+    time.sleep(1)  # for them to have loaded
+    for starter in starters:
+        assert starter.stdin is not None
+        starter.stdin.write("now\n")
+        starter.stdin.flush()
+    said = sorted(starter.communicate(timeout=WAIT_S)[0].strip() for starter in starters)
+    assert said == ["", "broker 5 is running already", "broker 5 is running already"]
+    whole.wait_ready(WAIT_S)
+    whole.kill(5)
+    wait_registered(whole, {4})
+
+
 def test_a_killed_broker_is_missed_soon_and_comes_back(whole: LocalCluster) -> None:
     whole.kill(4)
     assert states(whole) == {4: "stopped", 5: "running"}

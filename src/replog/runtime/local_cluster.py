@@ -11,6 +11,7 @@
 no parent. Both run the same code with the same file, and nobody dies with who started them.
 """
 
+import fcntl
 import gc
 import json
 import os
@@ -18,7 +19,8 @@ import signal
 import sys
 import threading
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
 from io import FileIO
 from pathlib import Path
@@ -45,6 +47,7 @@ PORT_MAX: Final = 65_535
 STOP_TIMEOUT_S: Final = 30.0
 READY_TIMEOUT_S: Final = 30.0
 PLAN_FILE: Final = "cluster.json"
+STARTING_FILE: Final = ".starting"
 _READY_POLL_S: Final = 0.01
 
 
@@ -178,8 +181,10 @@ class LocalCluster:
             fork = threading.active_count() == 1
         if fork:
             _import_broker()
-        for member in self.members:
-            self._remember(member, self._fork(member) if fork else self._spawn(member))
+        with self._alone():
+            self._check_folder()
+            for member in self.members:
+                self._remember(member, self._fork(member) if fork else self._spawn(member))
         if remember:
             remember_up(self.data_dir)
 
@@ -194,11 +199,12 @@ class LocalCluster:
         `timeout_s` 0: don't wait. Raises ClusterError, also when it runs already.
         """
         member = self._member(broker_id)
-        if self._status(member).state is not ProcessState.DEAD:
-            raise ClusterError(f"broker {broker_id} is running already")
-        self._check_ports([member])
-        self._prepare(member)
-        self._remember(member, self._spawn(member))
+        with self._alone():
+            if self._status(member).state is not ProcessState.DEAD:
+                raise ClusterError(f"broker {broker_id} is running already")
+            self._check_ports([member])
+            self._prepare(member)
+            self._remember(member, self._spawn(member))
         if timeout_s:
             self.wait_ready(timeout_s, [broker_id])
 
@@ -311,6 +317,22 @@ class LocalCluster:
             check_ports(HOST, [member.port for member in members])
         except PortError as error:
             raise ClusterError(str(error)) from error
+
+    @contextmanager
+    def _alone(self) -> Iterator[None]:
+        """One command at a time starts brokers: of two for one broker, the second would write the
+        pid of its own failed attempt over that of the broker that runs, which nobody could stop."""
+        path = self.data_dir / STARTING_FILE
+        try:
+            lock = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+        except OSError as error:
+            raise ClusterError(f"{path} can't be written: {error.strerror}") from error
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            yield
+        finally:
+            fcntl.flock(lock, fcntl.LOCK_UN)  # a forked broker may not have closed its copy yet
+            os.close(lock)
 
     def _properties(self, member: Member) -> dict[str, str]:
         return {
