@@ -34,6 +34,9 @@ COMMANDS: tuple[Command, ...] = (
     Command(("topic", "create"), "replog.cli.topic_create", "create", "create a topic"),
     Command(("topic", "list"), "replog.cli.topic", "list_topics", "list topics"),
     Command(("topic", "describe"), "replog.cli.topic", "describe", "show every replica of topics"),
+    Command(
+        ("topic", "alter"), "replog.cli.topic_alter", "alter_topic", "more partitions, settings"
+    ),
     Command(("topic", "delete"), "replog.cli.topic", "delete", "delete topics and their records"),
     Command(("elect",), "replog.cli.elect", "elect", "give leadership back to preferred leaders"),
     Command(
@@ -42,6 +45,12 @@ COMMANDS: tuple[Command, ...] = (
     Command(("reassign", "apply"), "replog.cli.reassign", "apply", "move partitions elsewhere"),
     Command(("reassign", "status"), "replog.cli.reassign", "status", "show how far moves are"),
     Command(("reassign", "cancel"), "replog.cli.reassign", "cancel", "end moves, and go back"),
+    Command(("config", "get"), "replog.cli.config", "get", "show settings and their sources"),
+    Command(("config", "set"), "replog.cli.config", "alter_settings", "alter settings in use"),
+    Command(("group", "list"), "replog.cli.group", "list_all", "list consumer groups"),
+    Command(("group", "describe"), "replog.cli.group", "show", "show positions, lag and members"),
+    Command(("group", "reset"), "replog.cli.group_reset", "reset", "move the positions of a group"),
+    Command(("group", "delete"), "replog.cli.group", "delete", "delete groups, or positions"),
     Command(("produce",), "replog.cli.produce", "produce", "write lines of stdin to a topic"),
     Command(("consume",), "replog.cli.consume", "consume", "write records of a topic to stdout"),
     Command(("log", "dump"), "replog.cli.log", "dump", "print what is in partitions' folders"),
@@ -58,7 +67,9 @@ COMMANDS: tuple[Command, ...] = (
 
 GROUPS: dict[str, str] = {
     "broker": "one broker: start, stop, kill, pause, resume, run",
-    "topic": "topics: create, list, describe, delete",
+    "topic": "topics: create, list, describe, alter, delete",
+    "config": "settings of topics, brokers and groups: get, set",
+    "group": "consumer groups: list, describe, reset, delete",
     "reassign": "moving partitions to other brokers: plan, apply, status, cancel",
     "log": "partitions' folders on disk: dump, verify",
     "import": "bring data of other systems into a cluster: kafka-data",
