@@ -128,6 +128,33 @@ def test_an_election_survives_the_controller(town: Town) -> None:
     assert members(town)[0] == 1
 
 
+# ---- brokers that are leaving -----------------------------------------------------------
+
+
+def test_a_broker_that_leaves_is_in_no_isr_and_not_waited_for(town: Town) -> None:
+    """Reliability catalogue, 50. It cannot go yet: it leads partition 1, which nobody else has."""
+    create(town, "t", [1, 0], [1, 2])
+    town.kill(2)
+    town.run_until(lambda: members(town, T1)[:2] == (1, [1]))
+    assert produce(town, b"one", T1) is ErrorCode.NONE
+    town.lose_send = lambda source, target, message: (
+        source == 2 and isinstance(message, FetchRequest)
+    )
+    town.start(2)
+    town.run(100)
+    town.stop(1)
+    town.run_until(lambda: members(town)[0] == 0)
+    town.run(1_500)
+    assert town.lives[1].alive
+    assert members(town, T1)[0] == 1
+    assert 1 not in state(town)["isr"]  # although it has all that the leader has, and fetches
+    assert elect(town, 0) == [ErrorCode.PREFERRED_LEADER_NOT_AVAILABLE]
+    begun = town.now_ms
+    assert produce(town, b"two") is ErrorCode.NONE
+    assert town.now_ms - begun < 100
+    assert 1 not in state(town)["isr"]
+
+
 # ---- unasked ----------------------------------------------------------------------------
 
 

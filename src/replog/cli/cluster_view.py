@@ -20,6 +20,12 @@ from replog.model.messages.describe_replicas import (
     DescribeReplicasResponse,
     DescribeReplicasTopic,
 )
+from replog.model.messages.describe_topic_partitions import (
+    DescribeTopicPartitionsRequest,
+    DescribeTopicPartitionsRequestCursor,
+    DescribeTopicPartitionsResponse,
+    TopicRequest,
+)
 from replog.model.messages.metadata import (
     MetadataRequest,
     MetadataRequestTopic,
@@ -54,6 +60,7 @@ class PartitionView:
     replicas: tuple[int, ...]
     isr: tuple[int, ...]
     offline: tuple[int, ...] = ()
+    elr: tuple[int, ...] = ()  # may lead although they left the ISR (KIP-966)
     details: list[ReplicaView] = field(default_factory=list)
 
     @property
@@ -159,6 +166,31 @@ def topic_view(topic: MetadataResponseTopic) -> TopicView:
         internal=topic.is_internal,
         partitions=sorted(partitions, key=lambda p: p.index),
     )
+
+
+def add_eligible(client: AdminClient, views: Sequence[TopicView]) -> None:
+    """Add who may lead although it left the ISR, which metadata does not tell."""
+    partitions = {(view.name, p.index): p for view in views for p in view.partitions}
+    cursor = None
+    while partitions:
+        answer = client.call(
+            DescribeTopicPartitionsRequest(
+                topics=[TopicRequest(name=view.name) for view in views], cursor=cursor
+            )
+        )
+        if not isinstance(answer, DescribeTopicPartitionsResponse):
+            return
+        for topic in answer.topics:
+            for told in topic.partitions:
+                partition = partitions.get((topic.name or "", told.partition_index))
+                if partition is not None:
+                    partition.elr = tuple(told.eligible_leader_replicas or ())
+        if answer.next_cursor is None:
+            return
+        cursor = DescribeTopicPartitionsRequestCursor(
+            topic_name=answer.next_cursor.topic_name,
+            partition_index=answer.next_cursor.partition_index,
+        )
 
 
 def _add_promises(client: AdminClient, views: Sequence[TopicView]) -> None:

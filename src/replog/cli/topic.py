@@ -3,7 +3,7 @@
 from dataclasses import asdict
 from typing import Any
 
-from replog.cli.cluster_view import TopicView, add_replicas, explain, topics
+from replog.cli.cluster_view import TopicView, add_eligible, add_replicas, explain, topics
 from replog.cli.errors import OK, Failure
 from replog.cli.options import Arguments, Parser, add_cluster, add_format, examples
 from replog.cli.output import columns, ids, print_json
@@ -85,6 +85,7 @@ def describe(arguments: Arguments) -> int:
         found = topics(client, arguments.topics or None)
         if not arguments.topics:
             found = [view for view in found if not view.internal]
+        add_eligible(client, found)
         add_replicas(client, found)
     if arguments.format == "json":
         print_json([described(view) for view in found])
@@ -104,6 +105,7 @@ def described(view: TopicView) -> dict[str, Any]:
                 "assigned_replicas": list(p.replicas),
                 "in_sync_replicas": list(p.isr),
                 "out_of_sync_replicas": list(p.osr),
+                "eligible_leader_replicas": list(p.elr),
                 "replicas": [asdict(replica) for replica in p.details],
             }
             for p in view.partitions
@@ -117,7 +119,7 @@ def _describe_text(view: TopicView) -> str:
         f"replication {view.replication_factor}  min.insync.replicas {view.min_insync_replicas}"
     )
     partitions = columns(
-        ("PARTITION", "LEADER", "EPOCH", "AR", "ISR", "OSR"),
+        ("PARTITION", "LEADER", "EPOCH", "AR", "ISR", "OSR", "ELR"),
         [
             (
                 p.index,
@@ -126,6 +128,7 @@ def _describe_text(view: TopicView) -> str:
                 ids(p.replicas),
                 ids(p.isr),
                 ids(p.osr),
+                ids(p.elr),
             )
             for p in view.partitions
         ],

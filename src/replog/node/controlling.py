@@ -399,13 +399,16 @@ class Controlling:
                 f"{tp}: UNCLEAN leader election, committed records may be lost: "
                 f"{draft.partition(tp)}",
             )
-        for tp, compared in draft.power_cut.items():
+        for tp, compared in list(draft.power_cut.items())[:REPORTED_MAX]:
             node.report(
                 Level.WARNING,
                 f"{tp}: POWER CUT, records that were on no stable storage may be lost: the hosts "
                 f"of all in-sync replicas restarted; of {compared}, the greatest leads: "
                 f"{draft.partition(tp)}",
             )
+        if len(draft.power_cut) > REPORTED_MAX:
+            more = len(draft.power_cut) - REPORTED_MAX
+            node.report(Level.WARNING, f"POWER CUT: likewise {more} more partitions")
         for broker, lost in draft.suspects.items():
             what = "its host restarted" if lost == "tail" else "its log folder is another one"
             node.report(
