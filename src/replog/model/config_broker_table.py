@@ -184,7 +184,7 @@ ROWS: Final = (
     ("max.connections.per.ip.overrides", "string", "", False, False),
     ("max.decompressed.message.bytes", "int", "2147483639", False, False, ">=1"),
     ("max.incremental.fetch.session.cache.slots", "int", "1000", True, True, ">=0"),
-    ("max.request.partition.size.limit", "int", "2000", True, False),
+    ("max.request.partition.size.limit", "int", "2000", True, True, ">=1"),
     ("message.max.bytes", "int", "1048588", False, True, ">=0"),
     ("metadata.log.dir", "string", None, True, False),
     ("metadata.log.max.record.bytes.between.snapshots", "long", "20971520", True, False),

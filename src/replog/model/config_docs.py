@@ -140,6 +140,9 @@ DOCS: Final[dict[str, str]] = {
         "Most fetch sessions that a broker remembers (KIP-227)."
     ),
     "max.message.bytes": "Largest record batch that is taken.",
+    "max.request.partition.size.limit": (
+        "Partitions that one answer of DescribeTopicPartitions shows at most."
+    ),
     "message.max.bytes": "Largest record batch that is taken.",
     "message.timestamp.after.max.ms": "How far a record may be ahead of the clock of the broker.",
     "message.timestamp.before.max.ms": "How far a record may be behind the clock of the broker.",

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from replog.codec import MalformedMessage, decode, encode_bytes
 from replog.model.cluster import BrokerRecord
 from replog.model.errors import ErrorCode
-from replog.model.ids import GROUP_OFFSETS_TOPIC
+from replog.model.ids import GROUP_OFFSETS_TOPIC, TRANSACTION_STATE_TOPIC
 from replog.model.inputs import PeerFailed, PeerReplied, Received
 from replog.model.messages import Message, Request, Response
 from replog.model.messages.alter_configs import AlterConfigsRequest
@@ -275,18 +275,24 @@ class Forwarding:
         self._start(_Pending(message, CreateTopicsRequest.VERSIONS[1], respond))
 
     def _wanted_topic(self, name: str) -> CreatableTopic:
+        """What `name` is made with: internal topics by configurations of their own."""
         config = self._node.config
-        if name != GROUP_OFFSETS_TOPIC:
-            return CreatableTopic(name=name, num_partitions=-1, replication_factor=-1)
-        configs = {
-            "cleanup.policy": "compact",
-            "compression.type": "producer",
-            "segment.bytes": str(config.offsets_topic_segment_bytes),
-        }
+        configs = {"cleanup.policy": "compact", "compression.type": "producer"}
+        if name == GROUP_OFFSETS_TOPIC:
+            count = config.offsets_topic_num_partitions
+            replicas = config.offsets_topic_replication_factor
+            configs["segment.bytes"] = str(config.offsets_topic_segment_bytes)
+        elif name == TRANSACTION_STATE_TOPIC:
+            count = config.int("transaction.state.log.num.partitions")
+            replicas = config.int("transaction.state.log.replication.factor")
+            configs["segment.bytes"] = str(config.int("transaction.state.log.segment.bytes"))
+            configs["min.insync.replicas"] = str(config.int("transaction.state.log.min.isr"))
+        else:
+            count, replicas, configs = -1, -1, {}
         return CreatableTopic(
             name=name,
-            num_partitions=config.offsets_topic_num_partitions,
-            replication_factor=config.offsets_topic_replication_factor,
+            num_partitions=count,
+            replication_factor=replicas,
             configs=[CreatableTopicConfig(name=k, value=v) for k, v in configs.items()],
         )
 
