@@ -1,10 +1,12 @@
 """A cluster on this machine: made, stopped, broken, and never half made."""
 
+import fcntl
 import os
 import signal
 import socket
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -13,7 +15,7 @@ import pytest
 
 from replog.runtime import last_up
 from replog.runtime.client import AdminClient
-from replog.runtime.local_cluster import ClusterError, LocalCluster
+from replog.runtime.local_cluster import STARTING_FILE, ClusterError, LocalCluster
 from replog.runtime.processes import ProcessState
 
 WAIT_S = 60.0
@@ -97,32 +99,31 @@ def test_stop_and_start(whole: LocalCluster) -> None:
         whole.start(5)
 
 
-def test_of_two_starts_at_once_one_is_refused_and_the_broker_can_be_stopped(
+def test_who_starts_a_broker_waits_for_others_who_do_and_then_finds_it_running(
     whole: LocalCluster,
 ) -> None:
     whole.kill(5)
-    script = (
-        "import sys; from pathlib import Path\n"
-        "from replog.runtime.local_cluster import ClusterError, LocalCluster\n"
-        "cluster = LocalCluster.load(Path(sys.argv[1]))\n"
-        "sys.stdin.readline()\n"
-        "try: cluster.start(5, 0)\n"
-        "except ClusterError as error: print(error)\n"
-    )
-    command = [sys.executable, "-c", script, str(whole.data_dir)]
-    starters = [
-        subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
-        for _ in range(3)
-    ]
-    time.sleep(1)  # for them to have loaded
+    said: list[str] = []
+
+    def attempt() -> None:
+        try:
+            whole.start(5, 0)
+        except ClusterError as error:
+            said.append(str(error))
+
+    starters = [threading.Thread(target=attempt) for _ in range(2)]
+    with (whole.data_dir / STARTING_FILE).open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        for starter in starters:
+            starter.start()
+        time.sleep(0.5)
+        assert states(whole)[5] == "stopped"
+        fcntl.flock(lock, fcntl.LOCK_UN)
     for starter in starters:
-        assert starter.stdin is not None
-        starter.stdin.write("now\n")
-        starter.stdin.flush()
-    said = sorted(starter.communicate(timeout=WAIT_S)[0].strip() for starter in starters)
-    assert said == ["", "broker 5 is running already", "broker 5 is running already"]
+        starter.join(WAIT_S)
+    assert said == ["broker 5 is running already"]
     whole.wait_ready(WAIT_S)
-    whole.kill(5)
+    whole.kill(5)  # the one that runs is the one that is known
     wait_registered(whole, {4})
 
 
