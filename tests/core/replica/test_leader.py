@@ -253,3 +253,16 @@ def test_the_watermark_never_falls_and_never_passes_a_member(
         assert state.high_watermark >= previous
         assert state.high_watermark <= min(state.log_end, *held.values())
         previous = state.high_watermark
+
+
+def test_nothing_is_committed_while_the_controller_counts_others_as_eligible() -> None:
+    """Also where this broker's own idea of min ISR would allow it."""
+    state = leader((1, 2), min_isr=1)
+    alone = replace(record((1,), partition_epoch=8), elr=(2,))
+    state.on_record(alone, 0)
+    state.on_append(5, 0)
+    assert state.high_watermark == 0
+    fetch(state, 2, 5)
+    assert state.high_watermark == 0
+    state.on_record(record((1, 2), partition_epoch=9), 0)
+    assert state.high_watermark == 5
