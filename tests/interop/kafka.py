@@ -73,6 +73,8 @@ class KafkaServer:
             "share.coordinator.state.topic.min.isr": "1",
             "group.initial.rebalance.delay.ms": "0",
             "log.cleaner.backoff.ms": "200",
+            "log.retention.check.interval.ms": "500",
+            "log.initial.task.delay.ms": "500",
         }
         file = home / "server.properties"
         file.write_text("".join(f"{name}={value}\n" for name, value in properties.items()))

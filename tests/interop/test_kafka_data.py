@@ -39,12 +39,26 @@ TOPICS: dict[str, tuple[int, dict[str, str]]] = {
             "max.compaction.lag.ms": "100",
         },
     ),
+    "compacted-transactions": (
+        1,
+        {
+            "cleanup.policy": "compact",
+            "segment.ms": "100",
+            "min.cleanable.dirty.ratio": "0.01",
+            "max.compaction.lag.ms": "100",
+            "delete.retention.ms": "100",
+        },
+    ),
+    "retained": (1, {"retention.bytes": "1048576", "segment.bytes": "1048576"}),
     "broker-compressed": (1, {"compression.type": "zstd", "segment.bytes": "1048576"}),
     "append-time": (1, {"message.timestamp.type": "LogAppendTime"}),
     "front-deleted": (1, {}),
     "never-written": (3, {}),
 }
 GROUP = "readers"
+IN_TRANSACTIONS = "readers-in-transactions"
+NEW_GROUP = "readers-of-the-new-protocol"
+GROUPS = (GROUP, IN_TRANSACTIONS, NEW_GROUP)
 
 
 @dataclass
@@ -80,9 +94,10 @@ def read_all(bootstrap: str) -> Truth:
                 ]
         consumer.close()
     admin = AdminClient({"bootstrap.servers": bootstrap})
-    asked = [ConsumerGroupTopicPartitions(GROUP)]
-    for tp in admin.list_consumer_group_offsets(asked)[GROUP].result(30).topic_partitions:
-        truth.committed[f"{tp.topic}-{tp.partition}"] = tp.offset, tp.metadata
+    for group in GROUPS:
+        asked = admin.list_consumer_group_offsets([ConsumerGroupTopicPartitions(group)])
+        for tp in asked[group].result(30).topic_partitions:
+            truth.committed[f"{group} {tp.topic}-{tp.partition}"] = tp.offset, tp.metadata
     return truth
 
 
@@ -115,6 +130,7 @@ def write_all(bootstrap: str) -> None:
         plain.produce("broker-compressed", b"%d" % number * 300, key=b"k")
         plain.produce("append-time", b"%d" % number, timestamp=1_700_000_000_000 + number)
         plain.produce("front-deleted", b"%d" % number)
+        plain.produce("retained", b"%4d" % number * 500)
     plain.flush(60)
     for turn in range(6):
         for number in range(10):
@@ -134,6 +150,20 @@ def write_all(bootstrap: str) -> None:
         asynchronous=False,
     )
     consumer.close()
+    new = Consumer(
+        {
+            "bootstrap.servers": bootstrap,
+            "group.id": NEW_GROUP,
+            "group.protocol": "consumer",
+            "auto.offset.reset": "earliest",
+            "enable.auto.commit": False,
+        }
+    )
+    new.subscribe(["append-time"])
+    message = new.poll(30)
+    assert message is not None and message.error() is None
+    new.commit(message=message, asynchronous=False)
+    new.close()
 
 
 def write_transactions(bootstrap: str, plain: Producer) -> None:
@@ -143,6 +173,24 @@ def write_transactions(bootstrap: str, plain: Producer) -> None:
     )
     for producer in (one, two, hanging):
         producer.init_transactions(60)
+    compacted = Producer({"bootstrap.servers": bootstrap, "transactional.id": "compacted"})
+    compacted.init_transactions(60)
+    for turn in range(6):
+        compacted.begin_transaction()
+        for number in range(5):
+            value = None if (turn + number) % 4 == 0 else b"turn %d" % turn
+            compacted.produce("compacted-transactions", value, key=b"key %d" % number)
+        compacted.flush(30)
+        compacted.abort_transaction(30) if turn % 2 else compacted.commit_transaction(30)
+        time.sleep(0.2)
+    readers = Consumer({"bootstrap.servers": bootstrap, "group.id": IN_TRANSACTIONS})
+    for turn in range(4):
+        compacted.begin_transaction()
+        compacted.send_offsets_to_transaction(
+            [TopicPartition("codecs", 0, 100 + turn)], readers.consumer_group_metadata(), 30
+        )
+        compacted.abort_transaction(30) if turn % 2 else compacted.commit_transaction(30)
+    readers.close()
     for turn in range(8):
         one.begin_transaction()
         two.begin_transaction()
@@ -229,7 +277,11 @@ def test_what_was_written_is_worth_the_test(truth: Truth) -> None:
     assert truth.watermarks["left-open", 0, "read_uncommitted"][1] == 3
     assert truth.watermarks["front-deleted", 0, "read_uncommitted"][0] == 777
     assert len(records["compacted", 0, "read_uncommitted"]) < 60, "the cleaner has not run"
-    assert truth.committed["codecs-0"][0] == 17
+    assert truth.watermarks["retained", 0, "read_uncommitted"][0] > 0, "nothing was deleted"
+    assert len(records["compacted-transactions", 0, "read_uncommitted"]) < 30
+    assert truth.committed[f"{GROUP} codecs-0"][0] == 17
+    assert truth.committed[f"{IN_TRANSACTIONS} codecs-0"][0] == 102
+    assert truth.committed[f"{NEW_GROUP} append-time-0"][0] == 1
 
 
 def test_after_a_stop_and_after_a_kill(
