@@ -67,7 +67,9 @@ class SimMover(SimClient):
         count = 1 + int(self.draw("length") * len(left))
         return [left.pop(int(self.draw("target") * len(left))) for _ in range(count)]
 
-    def _move(self, tp: TopicPartition, replicas: list[int] | None) -> None:
+    def _move(
+        self, tp: TopicPartition, replicas: list[int] | None, *, settling: bool = False
+    ) -> None:
         topic = ReassignableTopic(
             name=tp.topic,
             partitions=[ReassignablePartition(partition_index=tp.partition, replicas=replicas)],
@@ -80,14 +82,14 @@ class SimMover(SimClient):
                 error = ErrorCode(message.responses[0].partitions[0].error_code)
             if error is ErrorCode.NONE:
                 self.moves += 1
-                if self._unsettled is not None and replicas == list(self.ground.brokers):
+                if settling and self._unsettled is not None:
                     self._unsettled = [other for other in self._unsettled if other != tp]
 
         self.ask(self._any_broker(), request, answered, TIMEOUT_MS * 1.5)
 
     def _bring_back(self) -> None:
         for tp in self._unsettled or ():
-            self._move(tp, list(self.ground.brokers))
+            self._move(tp, list(self.ground.brokers), settling=True)
         if self._unsettled:
             self.later(ASK_AGAIN_MS, self._bring_back)
 

@@ -351,7 +351,9 @@ class _Fetch(ParkedFetch):
             if context.session_id:
                 item.sent_high_watermark = data.high_watermark
                 item.sent_log_start = data.log_start_offset
-                context.settle(item, served=served, refused=data.error_code != 0)
+                # Who is sent to a follower may come back, and then does not name the partition.
+                elsewhere = data.preferred_read_replica != NO_BROKER
+                context.settle(item, served=served, refused=data.error_code != 0 or elsewhere)
             if served and context.follower is not None:
                 self._throttle(item, len(data.records or b""), context.follower.broker_id)
             if self.incremental and not news:
