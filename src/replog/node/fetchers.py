@@ -114,14 +114,12 @@ class Fetcher:
             self._news[key] = followed
             self.ask()
 
-    def remove(self, tp: TopicPartition) -> None:
-        for key, followed in self.followed.items():
-            if followed.partition.tp == tp:
-                if followed.told is not None:
-                    self._forgotten[key] = None
-                del self.followed[key]
-                self._news.pop(key, None)
-                return
+    def remove(self, key: ItemKey) -> None:
+        followed = self.followed.pop(key, None)
+        if followed is not None:
+            if followed.told is not None:
+                self._forgotten[key] = None
+            self._news.pop(key, None)
 
     def leader_returned(self, broker_epoch: int) -> None:
         """The leader's registration: a new life of it is asked at once, without back-off."""
@@ -359,15 +357,16 @@ class Fetchers:
     def __init__(self, node: Node) -> None:
         self._node = node
         self._fetchers: dict[int, Fetcher] = {}
-        self._leaders: dict[TopicPartition, int] = {}
+        # Whom a partition is copied from, and what the fetcher calls it.
+        self._leaders: dict[TopicPartition, tuple[int, ItemKey]] = {}
 
     def follow(self, partition: Partition) -> None:
         """Copy `partition` from the leader that its record names; also when that is the same."""
         leader_id = partition.record.leader
-        previous = self._leaders.get(partition.tp)
-        if previous is not None and previous != leader_id:
-            self._fetchers[previous].remove(partition.tp)
-        self._leaders[partition.tp] = leader_id
+        following = (leader_id, (partition.topic_id, partition.tp.partition))
+        if self._leaders.get(partition.tp, following) != following:
+            self.remove(partition.tp)
+        self._leaders[partition.tp] = following
         fetcher = self._fetchers.get(leader_id)
         if fetcher is None:
             fetcher = self._fetchers[leader_id] = Fetcher(self._node, leader_id)
@@ -375,15 +374,16 @@ class Fetchers:
 
     def remove(self, tp: TopicPartition) -> None:
         """Copy it no more; does nothing when it is not followed."""
-        leader_id = self._leaders.pop(tp, None)
-        if leader_id is not None:
-            self._fetchers[leader_id].remove(tp)
+        following = self._leaders.pop(tp, None)
+        if following is not None:
+            leader_id, key = following
+            self._fetchers[leader_id].remove(key)
 
     def synced(self, partition: Partition) -> None:
         """More of the log is on stable storage: its leader waits for that."""
-        leader_id = self._leaders.get(partition.tp)
-        if leader_id is not None:
-            self._fetchers[leader_id].tell(partition)
+        following = self._leaders.get(partition.tp)
+        if following is not None:
+            self._fetchers[following[0]].tell(partition)
 
     def brokers_changed(self) -> None:
         """The image changed: leaders may have come back, and there may be more to ask for."""

@@ -220,13 +220,13 @@ class NodeLoop:
         self.end_turn()
 
     def _beat(self) -> None:
+        self.loop.call_later(HEARTBEAT_S, self._beat)  # first: whatever fails below
         self._coordination.loop_turned()
         now = self.begin_turn()
         if now >= self._next_sweep_ms:
             self._next_sweep_ms = now + self.limits.sweep_ms
             self._sweep(now)
             self.end_turn()
-        self.loop.call_later(HEARTBEAT_S, self._beat)
 
     def _sweep(self, now: float) -> None:
         """Close what is overdue, let go of memory, and wake who waited for some."""
