@@ -187,6 +187,24 @@ def test_consumers_are_sent_to_an_in_sync_replica_in_their_rack() -> None:
     assert preferred("elsewhere") == -1
 
 
+def test_a_consumer_that_comes_back_from_a_follower_is_answered_in_its_session() -> None:
+    broker = OneBroker(
+        broker__rack="r1",
+        replica__selector__class="org.apache.kafka.common.replica.RackAwareReplicaSelector",
+    )
+    broker.broker(2, rack="r2")
+    broker.topic("d", record(1, 2))
+    produce(broker, "d", 0, b"x")
+    partition = next(iter(broker.node.partitions.all()))
+    broker.node.partitions.follower_fetched(partition, PeerIdentity(2, 102), 1)
+    first = broker.ask(fetch("d", (0, 0), rack_id="r2", session_epoch=0), FetchResponse)
+    assert first.responses[0].partitions[0].preferred_read_replica == 2
+    # The follower could not be reached. The next fetch has nothing new to tell.
+    again = fetch("d", rack_id="r2", session_id=first.session_id, session_epoch=1)
+    second = broker.ask(again, FetchResponse)
+    assert second.responses[0].partitions[0].preferred_read_replica == 2
+
+
 def test_a_follower_serves_its_committed_records_while_nobody_leads() -> None:
     follower = Follower()
     follower.answer(0, PartitionData(partition_index=0, high_watermark=1, records=batch(b"v")))
