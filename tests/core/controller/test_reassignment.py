@@ -1,3 +1,5 @@
+from dataclasses import replace
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -12,6 +14,7 @@ from replog.core.controller.reassignment import (
     under_way,
 )
 from replog.model.errors import ErrorCode, Refused
+from replog.model.ids import NO_LEADER
 from replog.model.partition import PartitionRecord
 
 ALL = frozenset(range(5))
@@ -160,6 +163,15 @@ def test_the_number_of_replicas_is_that_of_the_target_while_it_moves() -> None:
     moving = start(record((0, 1)), 2, 3, 4)
     assert check_target(moving, (0, 1, 2), ALL, may_change_factor=False) is None
     assert check_target(moving, (0, 1), ALL, may_change_factor=False) is not None
+
+
+def test_who_may_have_lost_its_tail_does_not_lead_by_being_moved() -> None:
+    doubtful = replace(record((0, 1), (0,), NO_LEADER), last_known_elr=(0, 1))
+    after = start(doubtful, 0, 1, 2)
+    assert (after.leader, after.isr, after.last_known_elr) == (NO_LEADER, (0,), (0, 1))
+    after = start(doubtful, 1)
+    assert (after.replicas, after.leader, after.isr) == ((1, 0), NO_LEADER, (0,))
+    assert complete(after, ALL, controller_epoch=7, min_isr=1) is None
 
 
 def test_who_is_eligible_moves_along() -> None:

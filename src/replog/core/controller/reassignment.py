@@ -146,7 +146,9 @@ def _with_replicas(
     shrinks = not set(record.replicas) <= set(replicas)
     leader = record.leader
     if leader not in isr:
-        leader = next((b for b in replicas if b in isr and b in eligible), NO_LEADER)
+        in_sync, _ = electable(record)
+        able = [broker for broker in replicas if broker in in_sync and broker in eligible]
+        leader = able[0] if able else NO_LEADER
     if leader == NO_LEADER and record.online:
         return Refused(
             ErrorCode.INVALID_REPLICA_ASSIGNMENT,
