@@ -4,11 +4,17 @@ from tests.node.lone import Lone, record, topic_id
 
 from replog.model.errors import ErrorCode
 from replog.model.ids import TopicPartition
-from replog.node.partitions import OPENED_PER_STEP
+from replog.node.partitions import OPENED_PER_STEP, OPENING_PAUSE_MS
 
 
 def opened(lone: Lone) -> int:
     return len(lone.node.partitions.all())
+
+
+def go_on(lone: Lone) -> None:
+    """The loop turns, and again after a while."""
+    lone.tick(1)
+    lone.tick(OPENING_PAUSE_MS)
 
 
 def test_as_many_as_one_step_opens_are_there_at_once() -> None:
@@ -17,25 +23,25 @@ def test_as_many_as_one_step_opens_are_there_at_once() -> None:
     assert opened(lone) == OPENED_PER_STEP
 
 
-def test_one_more_is_opened_by_the_next_step_and_a_client_tries_again_until_then() -> None:
+def test_one_more_is_opened_soon_and_a_client_tries_again_until_then() -> None:
     lone = Lone()
     lone.topic("many", *[record(1)] * (OPENED_PER_STEP + 1))
     last = TopicPartition("many", OPENED_PER_STEP)
     assert opened(lone) == OPENED_PER_STEP
     assert lone.node.partitions.find(last) is ErrorCode.NOT_LEADER_OR_FOLLOWER
     assert lone.node.next_deadline_ms() <= lone.now_ms + 1
-    lone.tick(1)
+    go_on(lone)
     assert lone.partition("many", OPENED_PER_STEP).is_leader
 
 
 def test_each_step_opens_so_many_and_the_newest_record_holds() -> None:
     lone = Lone()
     lone.topic("many", *[record(1, 2)] * (3 * OPENED_PER_STEP))
-    lone.tick(1)
+    go_on(lone)
     assert opened(lone) == 2 * OPENED_PER_STEP
     lone.topic("many", *[record(1, 2, leader=2, epoch=1)] * (3 * OPENED_PER_STEP))
     assert opened(lone) == 3 * OPENED_PER_STEP
-    lone.tick(1)
+    go_on(lone)
     assert not any(p.is_leader or p.record.leader_epoch != 1 for p in lone.node.partitions.all())
 
 
@@ -44,7 +50,7 @@ def test_a_topic_that_is_deleted_meanwhile_is_not_opened() -> None:
     lone.topic("many", *[record(1)] * (2 * OPENED_PER_STEP))
     lone.node.cluster.remove_topic("many")
     lone.node.partitions.apply([], [("many", topic_id("many"))])
-    lone.tick(1)
+    go_on(lone)
     assert opened(lone) == 0
     assert not [
         name
@@ -57,3 +63,14 @@ def test_partitions_of_other_brokers_take_no_place() -> None:
     lone = Lone()
     lone.topic("many", *[record(2)] * OPENED_PER_STEP, *[record(1)] * OPENED_PER_STEP)
     assert opened(lone) == OPENED_PER_STEP
+
+
+def test_many_steps_in_one_turn_do_not_open_logs_in_each() -> None:
+    lone = Lone()
+    lone.topic("many", *[record(1)] * (5 * OPENED_PER_STEP))
+    lone.tick(600)  # what the last step took
+    for _ in range(5):
+        lone.tick(0.1)
+    assert opened(lone) == OPENED_PER_STEP
+    lone.tick(OPENING_PAUSE_MS)
+    assert opened(lone) == 2 * OPENED_PER_STEP

@@ -35,7 +35,10 @@ if TYPE_CHECKING:
 
 # Logs opened in one step. Making one takes a dozen calls of the file system, and a topic may have
 # thousands of partitions: meanwhile the loop has to turn, or this broker is taken for stuck.
-OPENED_PER_STEP: Final = 100
+OPENED_PER_STEP: Final = 50
+# From the step after one that opened logs until the next that does: one turn of the loop may have
+# a step for each of many requests, and must not open logs in each.
+OPENING_PAUSE_MS: Final = 10
 
 AppendDone = Callable[[ErrorCode, int], None]
 
@@ -142,8 +145,12 @@ class Partitions:
 
     def _open_later(self, tp: TopicPartition) -> None:
         if not self._unopened:
-            self._node.timers.call_at(self._node.now_ms + 1, self._open_more)
+            self._node.timers.call_at(self._node.now_ms + 1, self._pause)
         self._unopened[tp] = None
+
+    def _pause(self) -> None:
+        """The next step: only now is it known how long the one before took."""
+        self._node.timers.call_at(self._node.now_ms + OPENING_PAUSE_MS, self._open_more)
 
     def _open_more(self) -> None:
         waiting, self._unopened = self._unopened, {}
