@@ -64,14 +64,12 @@ class ShrinkingLog:
         raise NotImplementedError
 
     def start_at(self, offset: int) -> None:
-        """Records below `offset` (within the log) are no longer there. Raises DiskError.
+        """Records below `offset` (within the log) are no longer there.
 
-        Their files stay until `leave` takes them.
+        Their files stay until `leave` takes them, and their epochs are known until then: a restart
+        may find the log with its former start.
         """
-        offset = min(offset, self.log_end_offset)
-        if offset > self.log_start_offset:
-            self._epochs.truncate_from_start(offset)
-            self.log_start_offset = offset
+        self.log_start_offset = max(self.log_start_offset, min(offset, self.log_end_offset))
 
     def below_start(self) -> int:
         """How many segments hold nothing but what is below the log's start."""
@@ -88,6 +86,7 @@ class ShrinkingLog:
         The start must be on stable storage. Returns the names that their files have from now on,
         for whoever removes them later: readers that hold a range of one read on. Raises DiskError.
         """
+        self._epochs.truncate_from_start(self.log_start_offset)
         left: list[str] = []
         for _ in range(min(count, self.below_start())):
             segment = self._segments[0]
