@@ -155,6 +155,25 @@ def test_a_broker_that_leaves_is_in_no_isr_and_not_waited_for(town: Town) -> Non
     assert 1 not in state(town)["isr"]
 
 
+def test_a_broker_that_leaves_hands_over_as_soon_as_somebody_has_caught_up(town: Town) -> None:
+    create(town, "t", [1, 2])
+    town.kill(2)
+    town.run_until(lambda: members(town) == (1, [1], []))
+    assert produce(town, b"one") is ErrorCode.NONE
+    town.lose_send = lambda source, target, message: source == 2 and target == 1
+    town.start(2)
+    town.run(100)
+    town.stop(1)
+    town.run(300)
+    assert members(town) == (1, [1], [])
+    town.lose_send = lambda source, target, message: False
+    town.expire(2)  # it asks anew, under another registration
+    town.begin_session(2)
+    town.run(500)
+    assert members(town)[:2] == (2, [2])
+    assert not town.lives[1].alive
+
+
 # ---- unasked ----------------------------------------------------------------------------
 
 

@@ -51,6 +51,8 @@ def execute(
             return lambda: failed(ErrorCode.STALE_BROKER_EPOCH)
         if broker.state is not BrokerState.CONTROLLED_SHUTDOWN:
             draft.set_broker_state(leaving, BrokerState.CONTROLLED_SHUTDOWN)
+        else:
+            draft.reconcile()  # somebody may have caught up since, and can take over now
         records = [record for _, record in draft.partitions()]
         remaining = partitions_held_back(records, leaving, draft.liveness.eligible)
         successors = {
