@@ -40,8 +40,8 @@ storage. A name under `listener.name.` is accepted and has no effect yet.
 Settings of topics, groups and brokers (of one, or the default of all) change while they are in use,
 by `replog config set` or Kafka's own tools. A setting of a topic goes before that of a broker, what
 was set for one broker before what was set for all, and that before the broker's file; `replog
-config get` shows which counts. What a broker can't change without a restart it refuses, and says so:
-among those is `listeners`, which Kafka's brokers do change.
+config get` shows which counts. What a broker can't change without a restart it refuses, and says
+so: among those is `listeners`, which Kafka's brokers do change.
 
 `min.insync.replicas` is the same on all brokers, as it decides who may be elected (KIP-966): the
 first controller stores what its file says as the default of all, and from then on files count for

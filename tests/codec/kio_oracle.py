@@ -61,11 +61,8 @@ def is_own(spec: Field) -> bool:
 
 def tame(rng: random.Random, message: Any, version: int, theirs: Any) -> None:
     """Replaces values for which kio has narrower types, and takes out what is ours alone."""
-    for spec in message.SCHEMA:
-        if (spec.tag or 0) >= OWN_TAGS:
-            setattr(message, spec.name, spec.default)
-    for spec in filter(is_own, type(message).SCHEMA):
-        setattr(message, spec.name, spec.default)
+    for spec in filter(is_own, message.SCHEMA):
+        setattr(message, spec.name, [] if spec.array else spec.default)
     for spec, field in pairs(type(message), version, theirs):
         value, kind = getattr(message, spec.name), field.metadata.get("kafka_type")
         if spec.struct and value is not None:
