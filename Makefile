@@ -54,8 +54,9 @@ interop: $(VENV)/.dev $(JARS)/.fetched ## Python clients, kcat and Apache Kafka'
 	REPLOG_CLIENT_RECORDS=$(if $(SHORT),10000,100000) $(BIN)/pytest tests/clients
 	REPLOG_INTEROP=1 REPLOG_INTEROP_MEGABYTES=$(if $(SHORT),4,40) $(BIN)/pytest tests/interop
 
-bench: $(VENV)/.tools ## measure a local cluster, beside what this machine can do at best
+bench: $(VENV)/.tools ## measure a local cluster and a log, beside what this machine can do at best
 	$(BIN)/python bench/run.py $(if $(SHORT),--short)
+	$(BIN)/python bench/log.py $(if $(SHORT),--short)
 
 wheel: $(VENV)/.dev ## build dist/replog-*.whl and the source archive
 	$(BIN)/python -m build

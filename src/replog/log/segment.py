@@ -213,7 +213,9 @@ class Segment:
         self._since_index = 0
 
     def _check_entry(self, window: SpanWindow, position: int, indexed_offset: int) -> None:
-        base_offset, _, _ = window.at(position)
+        self._compare_entry(window.at(position)[0], indexed_offset)
+
+    def _compare_entry(self, base_offset: int, indexed_offset: int) -> None:
         if not self.base_offset <= base_offset <= indexed_offset:
             raise LogCorrupt(f"{self.stem}.index has {indexed_offset} for the batch {base_offset}")
 
@@ -411,12 +413,13 @@ class Segment:
         window = SpanWindow(self.file, self.size)
         position, indexed_offset = self.indexes.offsets.entry_at_most(limit)
         if position > start:
-            self._check_entry(window, position, indexed_offset)
+            base_offset, size, _ = window.at(position)
+            self._compare_entry(base_offset, indexed_offset)
         else:
             position = start
-        while True:
             base_offset, size, _ = window.at(position)
-            if position + size > limit:
-                self.remember(base_offset, position)
-                return position
+        while position + size <= limit:
             position += size
+            base_offset, size, _ = window.at(position)
+        self.remember(base_offset, position)
+        return position
