@@ -23,6 +23,7 @@ from dataclasses import asdict
 from pathlib import Path
 
 from crc32c import crc32c
+
 from log_tools import (
     CHUNK,
     FULL,
