@@ -30,6 +30,9 @@ def still_wrong(world: World) -> list[str]:
     for producer in world.producers:
         if not producer.finished:
             problems.append(f"{producer.name} has {producer.open_batches} batches open")
+    for committer in world.committers:
+        if not committer.finished:
+            problems.append(f"{committer.name} can't read back what it committed")
     for consumer in world.consumers:
         for tp in world.partitions:
             position, end = consumer.position(tp), _end(world, tp)

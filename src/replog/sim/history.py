@@ -34,6 +34,8 @@ class History:
     weakly_acknowledged: int = 0  # records, with acks=1
     retries: int = 0  # batches that were sent again
     consumed: int = 0  # records
+    commits: int = 0  # of offsets, acknowledged
+    read_back: int = 0  # of them, from coordinators
     sent_elsewhere: int = 0  # answers of leaders that named a follower to read from
     read_from_followers: int = 0  # answers of followers with records in reach
     refusals: dict[str, int] = field(

@@ -77,6 +77,7 @@ class Plan:
     consumers: tuple[ConsumerPlan, ...]
     settings: dict[str, str] = field(default_factory=dict)  # of brokers, by Kafka's names
     topic_settings: dict[str, str] = field(default_factory=dict)
+    committers: int = 0  # clients that store offsets
     moves: bool = False  # an operator moves partitions and holds elections
 
 
@@ -98,12 +99,13 @@ def make_plan(seed: int, *, duration_ms: float | None = None) -> Plan:
         reset_probability=stream.choice((0.0, 0.0, 0.001, 0.005)),
     )
     lag = stream.choice((300, 500, 1000))
+    min_isr = stream.choice((1, 2, 2))
     return Plan(
         seed=seed,
         moves=Chance(seed).at("moves").random() < MOVES_SHARE,
         framed=stream.random() < 0.3,
         duration_ms=stream.choice((2000.0, 3000.0, 5000.0)) if duration_ms is None else duration_ms,
-        min_isr=stream.choice((1, 2, 2)),
+        min_isr=min_isr,
         topics=(("t", 2), ("u", stream.choice((1, 2)))),
         weather=weather,
         coordinator=CoordinatorSettings(
@@ -116,6 +118,7 @@ def make_plan(seed: int, *, duration_ms: float | None = None) -> Plan:
         faults=faults,
         producers=_producers(seed),
         consumers=_consumers(seed),
+        committers=Chance(seed).at("committers").choice((0, 0, 1, 2)),
         settings={
             "replica.lag.time.max.ms": str(lag),
             "replica.fetch.wait.max.ms": str(stream.choice((50, 100))),
@@ -124,6 +127,9 @@ def make_plan(seed: int, *, duration_ms: float | None = None) -> Plan:
             "replica.fetch.max.bytes": str(stream.choice((300, 4096))),
             "request.timeout.ms": "500",
             "controller.socket.timeout.ms": "500",
+            "min.insync.replicas": str(min_isr),
+            "offsets.topic.num.partitions": "2",
+            "offsets.commit.timeout.ms": "400",
             "replica.selector.class": RACK_AWARE,
             "controlled.shutdown.retry.backoff.ms": "50",
             "replica.high.watermark.checkpoint.interval.ms": str(stream.choice((100, 1000))),

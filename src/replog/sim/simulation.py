@@ -57,13 +57,17 @@ def _run(world: World) -> None:
     world.calm_down()
     for producer in world.producers:
         producer.stop_making()
-    if world.admin.finished:
-        world.late_consumer()
     deadline = schedule.now_ms + REST_AFTER_MS
+    last_clients = False
     while True:
+        if world.admin.finished and not last_clients:
+            last_clients = True
+            world.late_consumer()
+            for committer in world.committers:
+                committer.finish()
         schedule.run_until(schedule.now_ms + LOOK_EVERY_MS)
-        problems = list(still_wrong(world))
-        if not problems:
+        problems = still_wrong(world)
+        if not problems and last_clients:
             break
         if schedule.now_ms >= deadline:
             raise Violation("a healed world comes to rest", "; ".join(problems[:6]))
@@ -90,6 +94,8 @@ def _counts(world: World) -> dict[str, int]:
             "records acknowledged (acks=1)": history.weakly_acknowledged,
             "batches sent again": history.retries,
             "records consumed": history.consumed,
+            "offsets committed": history.commits,
+            "offsets read back": history.read_back,
             "answers to consumers by followers": history.read_from_followers,
             "consumers sent to a follower": history.sent_elsewhere,
         }

@@ -12,8 +12,11 @@ from replog.model.inputs import PeerIdentity
 from replog.model.messages import Message
 from replog.model.messages.create_topics import CreateTopicsRequest
 from replog.model.messages.fetch import FetchRequest
+from replog.model.messages.find_coordinator import FindCoordinatorRequest
 from replog.model.messages.init_producer_id import InitProducerIdRequest
 from replog.model.messages.metadata import MetadataRequest
+from replog.model.messages.offset_commit import OffsetCommitRequest
+from replog.model.messages.offset_fetch import OffsetFetchRequest
 from replog.model.messages.produce import ProduceRequest
 from replog.node.node import Node, NodeSetup
 from replog.sim.admin import SimAdmin
@@ -21,6 +24,7 @@ from replog.sim.broker import Host, Life, Observer
 from replog.sim.chance import Chance
 from replog.sim.checkers import Oracle
 from replog.sim.client import SimClient
+from replog.sim.committers import SimCommitter
 from replog.sim.connection import Connection, Dialer
 from replog.sim.consumers import ConsumerPlan, SimConsumer
 from replog.sim.coordinator import CoordinatorService
@@ -43,6 +47,9 @@ CLIENT_VERSIONS: dict[type[Message], tuple[int, int]] = {
     MetadataRequest: (10, 13),
     CreateTopicsRequest: (2, 7),
     InitProducerIdRequest: (0, 5),
+    FindCoordinatorRequest: (4, 6),
+    OffsetCommitRequest: (2, 10),
+    OffsetFetchRequest: (8, 10),
 }
 CLUSTER_ID = "simulated-cluster-0000"
 HOST_CLOCK_STEP_MS = 1_000_000.0  # between the monotonic clocks of two hosts: never to be compared
@@ -106,11 +113,20 @@ class World:
             self._consumer(f"c{index}", consumer_plan)
             for index, consumer_plan in enumerate(plan.consumers)
         ]
-        self.client_names.extend(
-            client.name for client in (self.admin, *self.producers, *self.consumers)
-        )
+        self.committers = [
+            SimCommitter(
+                self,
+                f"k{index}",
+                self.partitions[index % len(self.partitions)],
+                interval_ms=40.0,
+                history=self.history,
+            )
+            for index in range(plan.committers)
+        ]
+        clients = (self.admin, *self.producers, *self.consumers, *self.committers)
+        self.client_names.extend(client.name for client in clients)
         if plan.framed:
-            for client in (self.admin, *self.producers, *self.consumers):
+            for client in clients:
                 self._speak_some_version(client)
 
     # ---- parts --------------------------------------------------------------------------------
@@ -127,6 +143,8 @@ class World:
             producer.start()
         for consumer in self.consumers:
             consumer.start()
+        for committer in self.committers:
+            committer.start()
         if self.mover is not None:
             self.mover.start()
 
