@@ -100,7 +100,7 @@ def test_records_below_the_start_are_not_read_and_their_files_leave() -> None:
     log.start_at(2)
     assert isinstance(log.read(1, 99, upto=5, min_one=True), OutOfRange)
     assert offsets(everything(log)) == [2, 3, 4]
-    assert log.epoch_entries() == [(0, 2), (5, 4)]
+    assert log.epoch_entries() == [(0, 0), (5, 4)], "a restart may yet find the files"
     held = log.segments[1].range(1, 2, 999, True)
     assert held is not None
     before = held.read()
@@ -111,6 +111,7 @@ def test_records_below_the_start_are_not_read_and_their_files_leave() -> None:
         f"{0:020d}.index.deleted",
         f"{0:020d}.timeindex.deleted",
     ]
+    assert log.epoch_entries() == [(0, 2), (5, 4)]
     left = log.leave(5)
     assert log.below_start() == 0 and len(log.segments) == 3
     for path in left:
