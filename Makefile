@@ -43,7 +43,7 @@ format: $(VENV)/.dev ## let ruff put the code in shape
 	$(BIN)/ruff format .
 
 sim: $(VENV)/.dev ## play random faults against three simulated brokers
-	$(REPLOG) sim --seeds $(if $(SHORT),50,2000)
+	$(REPLOG) sim $(if $(SHORT),--seed 1001 --seeds 50,--seeds 2000)
 
 torture: $(VENV)/.dev ## kill the leader of a real cluster under load, over and over
 	REPLOG_KILLS=$(if $(SHORT),20,200) $(BIN)/pytest tests/faults

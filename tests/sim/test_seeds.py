@@ -59,3 +59,12 @@ def test_a_hundred_seeds() -> None:
     missing = [name for name in MUST_HAPPEN if not totals[name]]
     assert not missing, f"these never happened: {missing}"
     assert totals["records acknowledged (acks=all)"] > 5_000
+
+
+@pytest.mark.parametrize(
+    ("seed", "what"),
+    [(655526924, "an overtaken fetch took a follower's progress back, and it never rejoined")],
+)
+def test_a_seed_that_found_something(seed: int, what: str) -> None:
+    outcome = simulate(make_plan(seed))
+    assert outcome.passed, f"{what}: {outcome.problem}"

@@ -208,6 +208,23 @@ def test_with_fsync_a_leader_alone_waits_for_its_own_disk() -> None:
     assert state.high_watermark == 5
 
 
+def test_an_older_request_that_was_overtaken_counts_for_nothing() -> None:
+    state = leader((1,))
+    state.on_append(5, 0)
+    fetch(state, 2, 5, 1)
+    assert not fetch(state, 2, 3, 2)
+    assert state.progress[2].log_end_offset == 5
+    assert state.may_join(2)
+
+
+def test_another_life_of_a_follower_begins_anew() -> None:
+    state = leader((1,))
+    state.on_append(5, 0)
+    fetch(state, 2, 5, 1)
+    state.on_follower_fetch(2, offset=3, broker_epoch=99, now_ms=2)
+    assert state.progress[2].log_end_offset == 3
+
+
 def test_an_old_record_changes_nothing() -> None:
     state = leader((1, 2))
     state.on_record(record((1,), partition_epoch=7), 0)

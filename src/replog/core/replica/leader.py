@@ -104,6 +104,11 @@ class LeaderState:
         known = self.progress.get(broker)
         if known is None:
             return False
+        if broker_epoch == known.broker_epoch and offset < known.log_end_offset:
+            # One life of a follower loses nothing in one leader epoch: this is an older request, of
+            # a connection that was given up. Counted, it would stay the last word on an idle
+            # partition, which a follower does not name again.
+            return False
         self.progress[broker] = known.after_fetch(
             offset=offset, leader_end=self.log_end, broker_epoch=broker_epoch, now_ms=now_ms
         )
