@@ -12,6 +12,9 @@ SHORT ?=
 PYTHON ?= $(shell for p in python3 python3.14 python3.13 python3.12 python3.11; do \
 	$$p -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && { echo $$p; break; }; done)
 
+# Tests and tools start brokers by the hundred: without bytecode each would compile everything anew.
+unexport PYTHONDONTWRITEBYTECODE
+
 BIN := $(VENV)/bin
 REPLOG := $(BIN)/replog
 JARS := tests/interop/java/jars
