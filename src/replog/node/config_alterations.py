@@ -23,6 +23,7 @@ from replog.model.config import ConfigError
 from replog.model.config_resources import ResourceType
 from replog.model.errors import ErrorCode, Refused
 from replog.model.ids import NO_BROKER
+from replog.model.messages import Response
 from replog.node.handlers.admin import AdminCall
 from replog.node.handlers.create_topics import when_told
 
@@ -116,6 +117,15 @@ def execute(
         return lambda: when_told(node, call, set(), lambda: answer(refusals))
 
     node.controlling.submit(plan, lambda error: answer(refuse_all(error)))
+
+
+def settle(call: AdminCall, refusals: Refusals, response: Response) -> None:
+    """Answer `call` with what became of each resource, or give it back as a whole."""
+    whole = refusals.get(EVERYTHING)
+    if whole is None:
+        call.answer(response)
+    else:
+        call.fail(whole.error, response)
 
 
 def refuse_all(error: ErrorCode) -> dict[Resource, Refused]:

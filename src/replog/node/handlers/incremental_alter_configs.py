@@ -58,11 +58,7 @@ def execute(node: Node, message: IncrementalAlterConfigsRequest, call: AdminCall
         response = IncrementalAlterConfigsResponse(
             responses=_responses(message.resources, refusals)
         )
-        whole = refusals.get(EVERYTHING)
-        if whole is None:
-            call.answer(response)
-        else:
-            call.fail(whole.error, response)
+        config_alterations.settle(call, refusals, response)
 
     call.limit(node, refuse(message, ErrorCode.REQUEST_TIMED_OUT))
     config_alterations.execute(
