@@ -16,9 +16,12 @@ def stormy(seed: int) -> Plan:
     """A plan with slow links, and brokers that lose their sessions all the time: leaders change
     while messages of earlier leaderships are still on their way."""
     return replace(
-        make_plan(seed, duration_ms=3000.0),
+        make_plan(
+            seed,
+            duration_ms=3000.0,
+            rates={Fault.EXPIRE: 300.0, Fault.STOP: 800.0, Fault.CUT_PEERS: 800.0},
+        ),
         weather=Weather(mean_ms=8.0, spike_probability=0.05, spike_ms=200.0),
-        faults={Fault.EXPIRE: 300.0, Fault.STOP: 800.0, Fault.CUT_PEERS: 800.0},
     )
 
 

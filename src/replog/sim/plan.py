@@ -57,8 +57,29 @@ MEAN_MS: Final = {
 }
 
 
+FIRST_FAULT_MS: Final = 250.0  # the cluster gets time to form
+LEAST_GAP_MS: Final = 5.0
+
 # In how many of the seeds partitions are moved.
 MOVES_SHARE: Final = 0.3
+
+
+@dataclass(frozen=True, slots=True)
+class FaultEvent:
+    """One fault that is going to happen.
+
+    What it leaves open is drawn from a stream that is its alone, named by kind and number: a run
+    from which other faults were taken away does the same here.
+    """
+
+    at_ms: float
+    fault: Fault
+    number: int  # among those of its kind
+    broker: int | None = None  # whom it hits; None: drawn
+    lasts_ms: float | None = (
+        None  # until it is mended, or the process is started again; None: drawn
+    )
+    way: str = ""  # of what has several ways to happen; empty: drawn
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,7 +93,7 @@ class Plan:
     topics: tuple[tuple[str, int], ...]  # name, partitions; always three replicas
     weather: Weather
     coordinator: CoordinatorSettings
-    faults: dict[Fault, float]  # mean time between two
+    events: tuple[FaultEvent, ...]  # in order of time
     producers: tuple[ProducerPlan, ...]
     consumers: tuple[ConsumerPlan, ...]
     settings: dict[str, str] = field(default_factory=dict)  # of brokers, by Kafka's names
@@ -81,17 +102,19 @@ class Plan:
     moves: bool = False  # an operator moves partitions and holds elections
 
 
-def make_plan(seed: int, *, duration_ms: float | None = None) -> Plan:
-    """The plan of a seed."""
+def make_plan(
+    seed: int, *, duration_ms: float | None = None, rates: dict[Fault, float] | None = None
+) -> Plan:
+    """The plan of a seed. `rates`: mean times between two faults, instead of drawn ones."""
     stream = Chance(seed).at("plan")
-    faults = {}
+    drawn = {}
     share = stream.choice((0.25, 0.5, 0.8))
     pace = stream.choice((0.7, 1.0, 2.0))
     for fault in Fault:
         chosen = stream.random() < share
         speed = 0.5 + stream.random()
         if chosen:
-            faults[fault] = MEAN_MS[fault] * pace * speed
+            drawn[fault] = MEAN_MS[fault] * pace * speed
     weather = Weather(
         mean_ms=stream.choice((0.3, 1.0, 4.0, 10.0)),
         spike_probability=stream.choice((0.0, 0.002, 0.02, 0.05)),
@@ -100,11 +123,13 @@ def make_plan(seed: int, *, duration_ms: float | None = None) -> Plan:
     )
     lag = stream.choice((300, 500, 1000))
     min_isr = stream.choice((1, 2, 2))
+    framed = stream.random() < 0.3
+    duration = stream.choice((2000.0, 3000.0, 5000.0)) if duration_ms is None else duration_ms
     return Plan(
         seed=seed,
         moves=Chance(seed).at("moves").random() < MOVES_SHARE,
-        framed=stream.random() < 0.3,
-        duration_ms=stream.choice((2000.0, 3000.0, 5000.0)) if duration_ms is None else duration_ms,
+        framed=framed,
+        duration_ms=duration,
         min_isr=min_isr,
         topics=(("t", 2), ("u", stream.choice((1, 2)))),
         weather=weather,
@@ -115,7 +140,7 @@ def make_plan(seed: int, *, duration_ms: float | None = None) -> Plan:
             hint_ms=stream.choice((1.0, 10.0)),
             slow_hint_probability=stream.choice((0.0, 0.1)),
         ),
-        faults=faults,
+        events=draw_events(seed, drawn if rates is None else rates, duration),
         producers=_producers(seed),
         consumers=_consumers(seed),
         committers=Chance(seed).at("committers").choice((0, 0, 1, 2)),
@@ -141,6 +166,21 @@ def make_plan(seed: int, *, duration_ms: float | None = None) -> Plan:
             "segment.index.bytes": str(stream.choice((40, 4096))),
         },
     )
+
+
+def draw_events(seed: int, rates: dict[Fault, float], duration_ms: float) -> tuple[FaultEvent, ...]:
+    """Faults at random times, each kind for itself, `rates` milliseconds apart on average."""
+    chance = Chance(seed)
+    events = []
+    for fault, mean_ms in rates.items():
+        at_ms, number = FIRST_FAULT_MS, 0
+        while True:
+            at_ms += chance.delay(f"faults/{fault.value} when", mean_ms, least_ms=LEAST_GAP_MS)
+            if at_ms >= duration_ms:
+                break
+            events.append(FaultEvent(round(at_ms, 3), fault, number))
+            number += 1
+    return tuple(sorted(events, key=lambda event: event.at_ms))
 
 
 def _producers(seed: int) -> tuple[ProducerPlan, ...]:
