@@ -15,7 +15,6 @@ from replog.sim.client import Ground, SimClient
 from replog.sim.plan import Plan
 
 TIMEOUT_MS: Final = 500
-REPLICAS: Final = 3
 
 
 class SimAdmin(SimClient):
@@ -44,7 +43,7 @@ class SimAdmin(SimClient):
                 CreatableTopic(
                     name=name,
                     num_partitions=count,
-                    replication_factor=REPLICAS,
+                    replication_factor=self._plan.brokers,
                     configs=[CreatableTopicConfig(name=k, value=v) for k, v in settings.items()],
                 )
                 for name, count in self._missing.items()

@@ -18,6 +18,7 @@ from replog.sim.schedule import Schedule
 DISK_CALLS_MAX: Final = 30  # an armed crash hits at one of this many next calls
 TORN_BYTES_MAX: Final = 200  # of an append that a crash hits, this much may be in the file
 OUTPUTS_MAX: Final = 60
+CUT_MEAN_MS: Final = (100.0, 400.0, 1200.0)  # one of these, for each cut
 LEAST_MS: Final = 5.0
 T = TypeVar("T")
 
@@ -64,6 +65,10 @@ class Occurrence:
 
     def _way(self, *ways: str) -> str:
         return self._event.way or self._one_of(ways)
+
+    def _note(self, host: Host, text: str) -> None:
+        """For whoever wants to know what happened in the run."""
+        host.timeline.note(self._scene.schedule.now_ms, text)
 
     def _lasts_ms(self, mean_ms: float, *, least_ms: float = 0.0) -> float:
         drawn = least_ms + LEAST_MS + self._stream.expovariate(1.0) * mean_ms
@@ -121,6 +126,7 @@ class Occurrence:
             self._stream.randint(0, TORN_BYTES_MAX),
         )
         life.host.arm_crash(calls, written)
+        self._note(life.host, f"will crash at its disk call number {calls} from now")
         return True
 
     def crash_between_outputs(self) -> bool:
@@ -129,6 +135,7 @@ class Occurrence:
         if life is None:
             return False
         life.outputs_until_crash = self._stream.randint(0, OUTPUTS_MAX)
+        self._note(life.host, f"will crash after {life.outputs_until_crash} outputs")
         return True
 
     def stop(self) -> bool:
@@ -137,6 +144,7 @@ class Occurrence:
         if life is None:
             return False
         self._keep_down(life.host)
+        self._note(life.host, "told to stop")
         life.stop()
         return True
 
@@ -145,8 +153,10 @@ class Occurrence:
         life = self.some_life()
         if life is None or life.paused:
             return False
+        lasts_ms = self._lasts_ms(mean_ms, least_ms=least_ms)
+        self._note(life.host, f"paused for {lasts_ms:.0f} ms")
         life.pause()
-        self._mender.mend_after(self._lasts_ms(mean_ms, least_ms=least_ms), life.resume)
+        self._mender.mend_after(lasts_ms, life.resume)
         return True
 
     def expire(self) -> bool:
@@ -154,19 +164,18 @@ class Occurrence:
         life = self.some_life()
         if life is None:
             return False
+        self._note(life.host, "its session is ended")
         life.door.expire()
         return True
 
     # ---- links ----------------------------------------------------------------------------------
 
-    def _cut(self, links: list[Link], lasts_ms: float) -> bool:
-        network = self._scene.network
+    def _cut(self, victim: Host, links: list[Link], what: str) -> bool:
+        network, lasts_ms = self._scene.network, self._lasts_ms(self._one_of(CUT_MEAN_MS))
+        self._note(victim, f"cut {what} for {lasts_ms:.0f} ms")
         network.cut(links)
         self._mender.mend_after(lasts_ms, lambda: network.mend(links))
         return True
-
-    def _cut_lasts_ms(self) -> float:
-        return self._lasts_ms(self._one_of((100.0, 400.0, 1200.0)))
 
     def _victim(self) -> Host:
         if self._event.broker is not None:
@@ -186,7 +195,8 @@ class Occurrence:
         links = [(victim.place, other) for other in others] if way != "from" else []
         if way != "to":
             links += [(other, victim.place) for other in others]
-        return self._cut(links, self._cut_lasts_ms())
+        both = way in ("one", "all")
+        return self._cut(victim, links, f"{'from' if both else way} {', '.join(others)}")
 
     def cut_coordinator(self) -> bool:
         """A broker is cut from the coordinator, and from nobody else."""
@@ -197,6 +207,7 @@ class Occurrence:
         """Cut `victim` from the coordinator, which so no longer hears it."""
         life = victim.life
         links = _both_ways(victim.place, [PLACE])
+        self._note(victim, f"cut from the coordinator for {lasts_ms:.0f} ms")
         self._scene.network.cut(links)
         if life is not None:
             life.door.fall_silent()
@@ -210,15 +221,16 @@ class Occurrence:
 
     def cut_clients(self) -> bool:
         """A broker is cut from all clients."""
-        links = _both_ways(self._victim().place, self._scene.client_names)
-        return self._cut(links, self._cut_lasts_ms())
+        victim = self._victim()
+        links = _both_ways(victim.place, self._scene.client_names)
+        return self._cut(victim, links, "from clients")
 
     def isolate(self) -> bool:
         """A broker is cut from everybody. The coordinator may be reached again at another time."""
         victim = self._victim()
         self._cut_off(victim, self._lasts_ms(500.0))
         links = _both_ways(victim.place, [*self._others(victim), *self._scene.client_names])
-        return self._cut(links, self._cut_lasts_ms())
+        return self._cut(victim, links, "from brokers and clients")
 
 
 def _both_ways(place: str, others: list[str]) -> list[Link]:

@@ -90,7 +90,7 @@ class Plan:
     framed: bool  # messages travel as bytes, through `wire` and `codec`
     duration_ms: float  # of the part with faults
     min_isr: int
-    topics: tuple[tuple[str, int], ...]  # name, partitions; always three replicas
+    topics: tuple[tuple[str, int], ...]  # name, partitions
     weather: Weather
     coordinator: CoordinatorSettings
     events: tuple[FaultEvent, ...]  # in order of time
@@ -100,6 +100,7 @@ class Plan:
     topic_settings: dict[str, str] = field(default_factory=dict)
     committers: int = 0  # clients that store offsets
     moves: bool = False  # an operator moves partitions and holds elections
+    brokers: int = len(BROKERS)  # numbered from 0; each holds a replica of every partition
 
 
 def make_plan(

@@ -1,4 +1,4 @@
-"""The simulated world: three hosts, a network, a coordinator, clients, and an oracle that
+"""The simulated world: hosts, a network, a coordinator, clients, and an oracle that
 watches."""
 
 import itertools
@@ -33,7 +33,7 @@ from replog.sim.history import History
 from replog.sim.mem_disk import MemDisk
 from replog.sim.mover import SimMover
 from replog.sim.network import Network
-from replog.sim.plan import BROKERS, CALM, Plan
+from replog.sim.plan import CALM, Plan
 from replog.sim.producers import SimProducer
 from replog.sim.schedule import Schedule
 from replog.sim.transfer import Framed, Plain
@@ -74,7 +74,7 @@ class World:
 
     def __init__(self, plan: Plan) -> None:
         self.plan = plan
-        self.brokers: tuple[int, ...] = BROKERS
+        self.brokers = tuple(range(plan.brokers))
         self.schedule = Schedule()
         self.chance = Chance(plan.seed)
         self.network = Network(self.schedule, self.chance, plan.weather)
@@ -93,7 +93,7 @@ class World:
                 clock_ms=HOST_CLOCK_STEP_MS * (broker_id + 1),
                 wall_skew_ms=skews.randint(-2000, 2000),
             )
-            for broker_id in BROKERS
+            for broker_id in self.brokers
         ]
         self.partitions = [
             TopicPartition(name, index) for name, count in plan.topics for index in range(count)
