@@ -1,13 +1,12 @@
 """Apache Kafka's own programs, for the tests of this folder. `make interop` fetches them."""
 
 import os
-import socket
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from tests.interop.kafka import JARS, JAVA, Java, KafkaServer
+from tests.interop.kafka import JARS, JAVA, Java, KafkaServer, kafka_ports
 from tests.support.cluster import Cluster
 
 # Together with the jars: `make test` must not take longer because somebody ran `make interop` once.
@@ -46,11 +45,10 @@ def own_cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
 @pytest.fixture(scope="session")
 def kafka(java: Java, tmp_path_factory: pytest.TempPathFactory) -> Iterator[KafkaServer]:
     """One Apache Kafka node, broker and controller. It is stopped when a test asks for that."""
-    ports = []
-    with socket.socket() as one, socket.socket() as two:
-        for sock in (one, two):
-            sock.bind(("127.0.0.1", 0))
-            ports.append(sock.getsockname()[1])
-    server = KafkaServer(java, tmp_path_factory.mktemp("kafka"), *ports)
-    yield server
-    server.stop()
+    server = KafkaServer(java, tmp_path_factory.mktemp("kafka"), kafka_ports(1))
+    server.start()
+    try:
+        server.wait()
+        yield server
+    finally:
+        server.stop()

@@ -5,6 +5,8 @@ import signal
 import socket
 import subprocess
 import time
+from collections.abc import Mapping, Sequence
+from contextlib import ExitStack
 from pathlib import Path
 
 JARS = Path(__file__).parent / "java" / "jars"
@@ -47,27 +49,56 @@ class Java:
         return self.run(f"{TOOLS}.{name}", *words, stdin=stdin, timeout_s=timeout_s)
 
 
-class KafkaServer:
-    """One node. Everything of it is in `home`."""
+def kafka_ports(nodes: int) -> list[tuple[int, int]]:
+    """For each node one for clients and one for controllers, that nobody uses now."""
+    with ExitStack() as opened:
+        sockets = [opened.enter_context(socket.socket()) for _ in range(2 * nodes)]
+        for sock in sockets:
+            sock.bind(("127.0.0.1", 0))
+        ports = [sock.getsockname()[1] for sock in sockets]
+    return list(zip(ports[::2], ports[1::2], strict=True))
 
-    def __init__(self, java: Java, home: Path, port: int, controller_port: int) -> None:
-        self.data = home / "data"
+
+class KafkaServer:
+    """One node, broker and controller. Everything of it is in `home`."""
+
+    def __init__(
+        self,
+        java: Java,
+        home: Path,
+        ports: Sequence[tuple[int, int]],
+        *,
+        node: int = 1,
+        folders: int = 1,
+        settings: Mapping[str, str] | None = None,
+    ) -> None:
+        """Format the storage. `ports` has the client's and the controller's port of each node of
+        the cluster, the first of which is node 1; `folders` is the number of its log folders."""
+        self._java = java
+        self._home = home
+        self.node = node
+        self.folders = [home / f"data-{number}" for number in range(folders)]
+        port, controller_port = ports[node - 1]
+        self._port = port
         self.bootstrap = f"127.0.0.1:{port}"
         self._log = home / "server.log"
+        self._process: subprocess.Popen[bytes] | None = None
+        count = str(len(ports))
+        voters = [f"{number}@127.0.0.1:{each[1]}" for number, each in enumerate(ports, 1)]
         properties = {
             "process.roles": "broker,controller",
-            "node.id": "1",
-            "controller.quorum.voters": f"1@127.0.0.1:{controller_port}",
+            "node.id": str(node),
+            "controller.quorum.voters": ",".join(voters),
             "controller.listener.names": "CONTROLLER",
             "listeners": f"PLAINTEXT://{self.bootstrap},CONTROLLER://127.0.0.1:{controller_port}",
             "advertised.listeners": f"PLAINTEXT://{self.bootstrap}",
             "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT",
             "inter.broker.listener.name": "PLAINTEXT",
-            "log.dirs": str(self.data),
+            "log.dirs": ",".join(map(str, self.folders)),
             "offsets.topic.num.partitions": "5",
-            "offsets.topic.replication.factor": "1",
+            "offsets.topic.replication.factor": count,
             "transaction.state.log.num.partitions": "5",
-            "transaction.state.log.replication.factor": "1",
+            "transaction.state.log.replication.factor": count,
             "transaction.state.log.min.isr": "1",
             "share.coordinator.state.topic.replication.factor": "1",
             "share.coordinator.state.topic.min.isr": "1",
@@ -75,25 +106,38 @@ class KafkaServer:
             "log.cleaner.backoff.ms": "200",
             "log.retention.check.interval.ms": "500",
             "log.initial.task.delay.ms": "500",
+            # A kill takes back deletions of records that are not in it yet: after a minute, else.
+            "log.flush.start.offset.checkpoint.interval.ms": "500",
+            **(settings or {}),
         }
-        file = home / "server.properties"
-        file.write_text("".join(f"{name}={value}\n" for name, value in properties.items()))
-        java.run("kafka.tools.StorageTool", "format", "-t", CLUSTER_ID, "-c", str(file))
+        home.mkdir(exist_ok=True)
+        self._file = home / "server.properties"
+        self._file.write_text("".join(f"{name}={value}\n" for name, value in properties.items()))
+        java.run("kafka.tools.StorageTool", "format", "-t", CLUSTER_ID, "-c", str(self._file))
+
+    @property
+    def data(self) -> Path:
+        """Its first log folder."""
+        return self.folders[0]
+
+    def start(self) -> None:
+        """Start the process; `wait` for it then."""
         options = ("-Xms256m", "-Xmx512m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1")
-        with open(self._log, "wb") as log:
+        with open(self._log, "ab") as log:
             self._process = subprocess.Popen(
-                java.command("kafka.Kafka", str(file), options=options),
+                self._java.command("kafka.Kafka", str(self._file), options=options),
                 stdout=log,
                 stderr=log,
-                cwd=home,
+                cwd=self._home,
             )
-        self._wait(port)
 
-    def _wait(self, port: int) -> None:
+    def wait(self) -> None:
+        """Until it takes connections of clients."""
+        assert self._process is not None
         limit = time.monotonic() + 90
         while True:
             try:
-                socket.create_connection(("127.0.0.1", port), timeout=1).close()
+                socket.create_connection(("127.0.0.1", self._port), timeout=1).close()
                 return
             except OSError:
                 if self._process.poll() is not None or time.monotonic() > limit:
@@ -102,7 +146,7 @@ class KafkaServer:
 
     def stop(self, *, kill: bool = False) -> None:
         """In good order, or not."""
-        if self._process.poll() is None:
+        if self._process is not None and self._process.poll() is None:
             self._process.send_signal(signal.SIGKILL if kill else signal.SIGTERM)
             self._process.wait(60)
 
