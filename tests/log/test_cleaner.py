@@ -388,7 +388,7 @@ def test_a_broken_batch_ends_the_pass_and_nothing_is_changed() -> None:
     disk, log = a_log()
     write(log, [("a", "1")], [("a", "2")])
     seal(log)
-    inode = disk._names[f"{log.directory}/{0:020d}.log"]
+    inode = disk.inode(f"{log.directory}/{0:020d}.log")
     inode.data[-1] ^= 1
     work = compact(disk, log)
     assert work is not None and work.failure is not None and "CRC" in work.failure

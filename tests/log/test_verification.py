@@ -25,7 +25,7 @@ def sound_folder() -> MemDisk:
 
 
 def data_of(disk: MemDisk, path: str) -> bytearray:
-    return disk._names[path].data
+    return disk.inode(path).data
 
 
 def faults(disk: MemDisk, **options: bool) -> list[Fault]:

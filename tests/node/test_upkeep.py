@@ -371,7 +371,7 @@ def test_a_broken_segment_concerns_its_own_partition_alone() -> None:
     for name in ("t", "u"):
         create(town, name, [0], cleanup_policy="compact", min_cleanable_dirty_ratio="0.1")
     fill_keys(town)
-    inode = town.disks[0]._names[f"t-0/{0:020d}.log"]
+    inode = town.disks[0].inode(f"t-0/{0:020d}.log")
     inode.data[500] ^= 1
     fill_keys(town, "u")
     town.run(5_000)

@@ -6,7 +6,8 @@ from random import Random
 import pytest
 
 from replog.log.disk import DiskError
-from replog.sim.mem_disk import SECTOR_BYTES, CrashNow, MemDisk, ShortWrite
+from replog.sim.mem_disk import CrashNow, MemDisk, ShortWrite
+from replog.sim.mem_file import SECTOR_BYTES
 
 SEEDS = range(60)
 
@@ -119,6 +120,77 @@ def test_a_directory_is_synced_alone() -> None:
 
     assert outcomes(prepare, "f") == {b""}
     assert outcomes(prepare, "d/f") == {b"", None}
+
+
+def test_a_directory_is_lost_with_all_that_is_in_it() -> None:
+    def prepare(disk: MemDisk) -> None:
+        disk.make_directory("d")
+        disk.open("d/f", create=True).append((b"f",))
+        disk.open("d/f").sync()
+        disk.sync_directory("d")
+
+    assert outcomes(prepare, "d/f") == {b"f", None}
+
+    def prepare_safely(disk: MemDisk) -> None:
+        prepare(disk)
+        disk.sync_directory("")
+
+    assert outcomes(prepare_safely, "d/f") == {b"f"}
+
+    def rename(disk: MemDisk) -> None:
+        prepare_safely(disk)
+        disk.rename("d", "e")
+
+    found = [outcomes(rename, "d/f"), outcomes(rename, "e/f")]
+    assert found == [{b"f", None}, {b"f", None}]
+    for seed in SEEDS:
+        disk = MemDisk()
+        rename(disk)
+        disk.power_cut(Random(seed))
+        assert len(disk.list("")) == 1, "one name or the other, never both or none"
+
+    def remove(disk: MemDisk) -> None:
+        prepare_safely(disk)
+        disk.remove_tree("d")
+
+    assert outcomes(remove, "d/f") == {b"f", None}
+
+
+def test_pages_that_a_sync_could_not_write_are_lost_although_the_next_one_succeeds() -> None:
+    def fail(call: str, path: str) -> None:
+        raise DiskError(f"{path}: can't {call}")
+
+    def prepare(disk: MemDisk) -> None:
+        disk.write_file("f", b"safe")
+        file = disk.open("f")
+        file.append((b"-lost",))
+        disk.before_call = fail
+        with pytest.raises(DiskError):
+            file.sync()
+        disk.before_call = None
+        file.append((b"-more",))
+        file.sync()
+        assert content(disk, "f") == b"safe-lost-more", "until then nobody sees it"
+
+    assert outcomes(prepare) == {b"safe" + bytes(5) + b"-more"}
+
+
+def test_a_bit_that_flips_on_the_medium_stays_flipped() -> None:
+    disk = MemDisk()
+    disk.write_file("f", b"abc")
+    disk.inode("f").rot(1, 0)
+    assert content(disk, "f") == b"acc"
+    disk.power_cut(Random(1))
+    assert content(disk, "f") == b"acc"
+
+
+def test_a_reader_may_get_other_bytes_than_are_there() -> None:
+    disk = MemDisk()
+    disk.write_file("f", b"abc")
+    disk.after_read = lambda path, data: data.replace(b"b", b"#")
+    assert (disk.open("f").read(0, 3), content(disk, "f")) == (b"a#c", b"a#c")
+    disk.after_read = None
+    assert content(disk, "f") == b"abc"
 
 
 def test_the_same_seed_does_the_same() -> None:

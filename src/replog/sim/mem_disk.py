@@ -3,19 +3,18 @@
 What a real disk promises is kept, and nothing beyond it: bytes of a file are safe after `sync` of
 the file, names after `sync_directory` of their folder. A power cut keeps or drops each unsynced
 sector on its own (zeros, where there was none before), may leave a file with its old or its new
-size or one between, and decides for each unsynced change of a name. All choices are drawn from the
-generator that is handed in.
+size or one between, and decides for each unsynced change of a name, of directories as well. All
+choices are drawn from the generator that is handed in.
 """
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from random import Random
-from typing import Final
 
 from replog.log.disk import Buffer, DiskError, DiskFull
-
-SECTOR_BYTES: Final = 512
+from replog.sim.mem_file import Directory, Inode
 
 BeforeCall = Callable[[str, str], None]
+AfterRead = Callable[[str, bytes], bytes]
 
 
 class CrashNow(BaseException):
@@ -37,53 +36,12 @@ class ShortWrite(DiskFull):
         self.written = written
 
 
-class _Inode:
-    """What a file is, whatever its names: present bytes, and those that survive a power cut."""
-
-    __slots__ = ("data", "dirty", "durable", "size_min")
-
-    def __init__(self) -> None:
-        self.data = bytearray()
-        self.durable = b""
-        self.dirty = False
-        self.size_min = 0  # since the last sync
-
-    def sync(self) -> None:
-        if self.dirty:
-            self.durable = bytes(self.data)
-            self.size_min = len(self.data)
-            self.dirty = False
-
-    def lose_power(self, rng: Random) -> None:
-        """Whatever was not synced is kept or dropped, sector by sector, and the size apart."""
-        if not self.dirty:
-            return
-        old, new = self.durable, bytes(self.data)
-        if self.size_min < len(old):
-            # It was cut, which happens at once or not at all, and before what was written since.
-            if rng.random() < 0.5:
-                self.data = bytearray(old)
-                self.sync()
-                return
-            old = old[: self.size_min]
-        size = rng.choice((len(old), len(new), rng.randint(len(old), len(new))))
-        after = bytearray(size)
-        for start in range(0, size, SECTOR_BYTES):
-            end = min(start + SECTOR_BYTES, size)
-            before, wanted = old[start:end], new[start:end]
-            # A sector is written whole or not at all; where a file has grown over nothing, zeros.
-            kept = wanted if before == wanted else rng.choice((before, wanted))
-            after[start : start + len(kept)] = kept
-        self.data = after
-        self.sync()
-
-
 class MemFile:
     """One open file of one process. After that process' death it can only be read."""
 
     __slots__ = ("_closed", "_disk", "_inode", "_life", "path")
 
-    def __init__(self, disk: "MemDisk", inode: _Inode, path: str) -> None:
+    def __init__(self, disk: "MemDisk", inode: Inode, path: str) -> None:
         self._disk = disk
         self._inode = inode
         self._life = disk.lives
@@ -95,36 +53,32 @@ class MemFile:
         try:
             self._enter("append")
         except (CrashNow, ShortWrite) as fault:
-            self._extend(joined[: fault.written])
+            self._inode.extend(joined[: fault.written])
             raise
-        self._extend(joined)
+        self._inode.extend(joined)
         return len(joined)
 
-    def _extend(self, data: bytes) -> None:
-        self._inode.data += data
-        self._inode.dirty = True
-
     def read(self, position: int, length: int) -> bytes:
-        self._disk.reads += 1
-        return bytes(self._inode.data[position : position + length])
+        disk = self._disk
+        disk.reads += 1
+        data = bytes(self._inode.data[position : position + length])
+        return data if disk.after_read is None else disk.after_read(self.path, data)
 
     def size(self) -> int:
         return len(self._inode.data)
 
     def truncate(self, size: int) -> None:
         self._enter("truncate")
-        data = self._inode.data
-        if size < len(data):
-            del data[size:]
-            self._inode.size_min = min(self._inode.size_min, size)
-        else:
-            data += bytes(size - len(data))
-        self._inode.dirty = True
+        self._inode.resize(size)
 
     def sync(self) -> None:
         if self._life != self._disk.lives:
             raise DiskError(f"{self.path}: can't sync: the process is gone")
-        self._disk.enter("sync", self.path)  # a closed file keeps its descriptor for a while
+        try:
+            self._disk.enter("sync", self.path)  # a closed file keeps its descriptor for a while
+        except DiskError:
+            self._inode.fail_to_sync()
+            raise
         self._inode.sync()
 
     def close(self) -> None:
@@ -144,17 +98,17 @@ class MemDisk:
 
     It may raise DiskError, and the call fails, or CrashNow, and the process ends inside the step:
     whoever catches that calls `crash`, or `power_cut`, before the folder is used again.
+    `after_read` sees (path, bytes) of each read, and returns what the reader gets.
     """
 
     def __init__(self) -> None:
         self.lives = 0  # processes that have ended: files that they opened are stale
         self.before_call: BeforeCall | None = None
+        self.after_read: AfterRead | None = None
         self.reads = 0  # of open files so far: tests hold to it who should need none
-        self._names: dict[str, _Inode] = {}
-        self._directories: set[str] = set()
-        # Names as they would be found after a power cut. Only files have them: an empty directory
-        # that comes or goes makes no difference to anybody.
-        self._durable: dict[str, _Inode] = {}
+        self._directories: dict[str, Directory] = {"": Directory()}
+        self._durable_directories = dict(self._directories)
+        self._moved: set[str] = set()  # paths of directories that may differ between the two
 
     def enter(self, call: str, path: str) -> None:
         """Every changing call begins here: the place for faults."""
@@ -170,92 +124,115 @@ class MemDisk:
     def power_cut(self, rng: Random) -> None:
         """The host went down: unsynced names and bytes are kept, dropped or torn as `rng` says."""
         self.lives += 1
-        changed = sorted(
-            name
-            for name in self._names.keys() | self._durable.keys()
-            if self._names.get(name) is not self._durable.get(name)
-        )
-        for name in changed:
-            inode = rng.choice((self._names, self._durable)).get(name)
-            if inode is None:
-                self._names.pop(name, None)
-            else:
-                self._names[name] = inode
-        self._durable = dict(self._names)
+        self._lose_directories(rng)
         seen: set[int] = set()
-        for name in sorted(self._names):
-            inode = self._names[name]
-            if id(inode) not in seen:
-                seen.add(id(inode))
-                inode.lose_power(rng)
-        self._directories |= {parent for name in self._names for parent in _parents(name) if parent}
+        for path in sorted(self._directories):
+            directory = self._directories[path]
+            directory.lose_power(rng)
+            for name in sorted(directory.names):
+                inode = directory.names[name]
+                if id(inode) not in seen:
+                    seen.add(id(inode))
+                    inode.lose_power(rng)
+
+    def _lose_directories(self, rng: Random) -> None:
+        """A directory that was made, renamed or removed is where it was, or where it is to be."""
+        moved, self._moved = sorted(self._moved), set()
+        places: dict[Directory, list[str | None]] = {}
+        for index, tree in enumerate((self._directories, self._durable_directories)):
+            for path in moved:
+                if path in tree:
+                    places.setdefault(tree[path], [None, None])[index] = path
+        for path in moved:
+            self._directories.pop(path, None)
+        for directory, (present, durable) in places.items():
+            place = rng.choice((present, durable))
+            if place is not None and place not in self._directories:
+                self._directories[place] = directory
+        for path in [p for p in self._directories if not self._is_reached(p)]:
+            del self._directories[path]
+        self._durable_directories = dict(self._directories)
+
+    def _is_reached(self, path: str) -> bool:
+        return all(parent in self._directories for parent in _parents(path))
 
     # The port -------------------------------------------------------------------------------------
 
     def open(self, path: str, *, create: bool = False) -> MemFile:
-        inode = self._names.get(path)
+        inode = self._find(path)
         if inode is None:
             if not create:
                 raise DiskError(f"{path}: can't open: there is no such file")
             self.enter("open", path)
-            self._need_directory("open", path)
-            inode = self._names[path] = _Inode()
+            inode = Inode()
+            self._directory_of("open", path).put(_base(path), inode)
         return MemFile(self, inode, path)
 
     def space(self) -> tuple[int, int]:
         return -1, -1
 
     def exists(self, path: str) -> bool:
-        return path in self._names or path in self._directories
+        return path in self._directories or self._find(path) is not None
 
     def list(self, path: str) -> list[str]:
-        front = f"{path}/" if path else ""
-        inside = (
-            name[len(front) :].split("/", 1)[0]
-            for name in self._all_names()
-            if name.startswith(front)
-        )
-        return sorted(set(inside))
+        directory = self._directories.get(path)
+        if directory is None:
+            return []
+        inside = [_base(other) for other in self._directories if other and _head(other) == path]
+        return sorted([*directory.names, *inside])
 
     def make_directory(self, path: str) -> None:
         self.enter("make_directory", path)
-        self._directories.update((path, *(parent for parent in _parents(path) if parent)))
+        for each in (path, *_parents(path)):
+            if each not in self._directories:
+                self._directories[each] = Directory()
+                self._moved.add(each)
 
     def rename(self, old: str, new: str) -> None:
         self.enter("rename", old)
-        if old in self._names:
-            self._need_directory("rename", new)
-            self._names[new] = self._names.pop(old)
+        inode = self._find(old)
+        if inode is not None:
+            self._directory_of("rename", new).put(_base(new), inode)
+            self._directories[_head(old)].take(_base(old))
         elif old in self._directories:
-            self._rename_directory(old, new)
+            for path in list(self._below(old)):
+                moved = new + path[len(old) :]
+                self._directories[moved] = self._directories.pop(path)
+                self._moved.update((path, moved))
         else:
             raise DiskError(f"{old}: can't rename: there is no such file")
 
     def remove(self, path: str) -> None:
         self.enter("remove", path)
-        self._names.pop(path, None)
+        directory = self._directories.get(_head(path))
+        if directory is not None:
+            directory.take(_base(path))
 
     def remove_tree(self, path: str) -> None:
         self.enter("remove_tree", path)
-        for name in [name for name in self._names if name.startswith(f"{path}/")]:
-            del self._names[name]
-        self._directories = {
-            name for name in self._directories if name != path and not name.startswith(f"{path}/")
-        }
+        for each in list(self._below(path)):
+            self._directories.pop(each).clear()
+            self._moved.add(each)
 
     def sync_directory(self, path: str) -> None:
         self.enter("sync_directory", path)
-        for name in self._names.keys() | self._durable.keys():
-            if name.rpartition("/")[0] != path:
-                continue
-            if name in self._names:
-                self._durable[name] = self._names[name]
+        directory = self._directories.get(path)
+        if directory is None:
+            return
+        directory.sync()
+        for each in [each for each in self._moved if _head(each) == path]:
+            self._moved.discard(each)
+            if each in self._directories:
+                self._durable_directories[each] = self._directories[each]
             else:
-                del self._durable[name]
+                self._durable_directories.pop(each, None)
 
     def read_file(self, path: str) -> bytes | None:
-        inode = self._names.get(path)
-        return None if inode is None else bytes(inode.data)
+        inode = self._find(path)
+        if inode is None:
+            return None
+        data = bytes(inode.data)
+        return data if self.after_read is None else self.after_read(path, data)
 
     def write_file(self, path: str, data: bytes) -> None:
         temporary = f"{path}.tmp"
@@ -264,35 +241,49 @@ class MemDisk:
         file.append((data,))
         file.sync()
         self.rename(temporary, path)
-        self.sync_directory(path.rpartition("/")[0])
+        self.sync_directory(_head(path))
 
     # Help -----------------------------------------------------------------------------------------
 
-    def _all_names(self) -> Iterable[str]:
-        yield from self._names
-        yield from self._directories
+    def inode(self, path: str) -> Inode:
+        """The file behind a name, for whoever wants to spoil it. KeyError when there is none."""
+        return self._directories[_head(path)].names[_base(path)]
 
-    def _need_directory(self, call: str, path: str) -> None:
-        parent = path.rpartition("/")[0]
-        if parent and parent not in self._directories:
-            raise DiskError(f"{path}: can't {call}: there is no directory {parent}")
+    def paths(self) -> Iterator[str]:
+        """All files, in order."""
+        for head in sorted(self._directories):
+            front = f"{head}/" if head else ""
+            yield from (front + name for name in sorted(self._directories[head].names))
 
-    def _rename_directory(self, old: str, new: str) -> None:
-        # A directory keeps its durable names when it is renamed: they are of the directory, not of
-        # its own name. That the new name itself may be lost is not modelled.
-        for names in (self._names, self._durable):
-            for name in [name for name in names if name.startswith(f"{old}/")]:
-                names[new + name[len(old) :]] = names.pop(name)
-        for name in [n for n in self._directories if n == old or n.startswith(f"{old}/")]:
-            self._directories.remove(name)
-            self._directories.add(new + name[len(old) :])
+    def _find(self, path: str) -> Inode | None:
+        head, _, base = path.rpartition("/")
+        directory = self._directories.get(head)
+        return None if directory is None else directory.names.get(base)
+
+    def _below(self, path: str) -> Iterator[str]:
+        front = f"{path}/"
+        return (p for p in self._directories if p == path or p.startswith(front))
+
+    def _directory_of(self, call: str, path: str) -> Directory:
+        directory = self._directories.get(_head(path))
+        if directory is None:
+            raise DiskError(f"{path}: can't {call}: there is no directory {_head(path)}")
+        return directory
+
+
+def _head(path: str) -> str:
+    return path.rpartition("/")[0]
+
+
+def _base(path: str) -> str:
+    return path.rpartition("/")[2]
 
 
 def _parents(path: str) -> list[str]:
     """The directories above `path`, nearest first."""
     found = []
-    parent = path.rpartition("/")[0]
+    parent = _head(path)
     while parent:
         found.append(parent)
-        parent = parent.rpartition("/")[0]
+        parent = _head(parent)
     return found
