@@ -1,11 +1,12 @@
-"""Pings and nudges between the processes of one machine: datagrams on 127.0.0.1.
+"""Pings and nudges between the brokers of a cluster: datagrams.
 
-One thread, apart from the event loop and from the database, so that neither a long step nor a
-blocked transaction is taken for death. A datagram is the cluster's cookie, the sender's session, a
-kind, and for a ping how long ago the event loop turned. Anybody on the machine can send one:
-those without the cookie (which is in the database) are ignored.
+One thread, apart from the event loop and from the coordinator, so that neither a long step nor a
+blocked transaction is taken for death. A datagram is the sender's session, a kind, a number that
+rises, for a ping how long ago the event loop turned, and a keyed digest of all that: the key is in
+the coordinator, so those who can't read that are ignored, and an old datagram counts for nothing.
 """
 
+import hmac
 import socket
 import struct
 import threading
@@ -17,10 +18,13 @@ from typing import Final
 from replog.runtime.coordination.port import SessionSettings
 from replog.runtime.coordination.suspicion import Suspicion
 
+Address = tuple[str, int]
+
 LOCAL: Final = "127.0.0.1"
 PING: Final = 1  # the sender lives
 NUDGE: Final = 2  # the sender has written: look
-_DATAGRAM: Final = struct.Struct("!8s8sBI")
+_BODY: Final = struct.Struct("!8sBQI")
+_DIGEST_BYTES: Final = 16
 _AGE_MS_MAX: Final = 0xFFFFFFFF
 
 
@@ -38,16 +42,27 @@ class PingHandlers:
 
 
 class Pings:
-    """The datagram socket of one process and the thread that serves it."""
+    """The datagram socket of one process and the thread that serves it.
 
-    def __init__(self, cookie: bytes) -> None:
-        self._cookie = cookie
-        self._socket = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
-        self._socket.bind((LOCAL, 0))
+    `presume`: who was never heard is taken to have been heard when it was first held. Between
+    machines that would be wrong, since datagrams may have no way at all.
+    """
+
+    def __init__(self, key: bytes, bind: Address = (LOCAL, 0), *, presume: bool = True) -> None:
+        self._key = key
+        self._presume = presume
+        family = socket.AF_INET6 if ":" in bind[0] else socket.AF_INET
+        self._socket = socket.socket(family, socket.SOCK_DGRAM)
+        try:
+            self._socket.bind(bind)
+        except OSError:
+            self._socket.close()
+            raise
         self.port: int = self._socket.getsockname()[1]
         self.session = ""  # hexadecimal; "" while there is none, and then no ping leaves
         self.loop_turned_ms = now_ms()
-        self._peers: dict[str, int] = {}  # session -> port
+        self._peers: dict[str, Address] = {}  # by session
+        self._last_number: dict[str, int] = {}  # by session: of the newest datagram
         self._lock = threading.Lock()
         self._closed = False
         self._thread: threading.Thread | None = None
@@ -59,6 +74,7 @@ class Pings:
             silence_ms=settings.silence_ms,
             stall_ms=settings.stall_ms,
             gap_ms=max(2 * settings.ping_ms, settings.silence_ms / 2),
+            presume=self._presume,
         )
         self._thread = threading.Thread(
             target=self._run,
@@ -68,10 +84,12 @@ class Pings:
         )
         self._thread.start()
 
-    def set_peers(self, peers: dict[str, int]) -> None:
-        """Ports to send to, by session."""
+    def set_peers(self, peers: dict[str, Address]) -> None:
+        """Where to send to, by session: numeric addresses."""
         with self._lock:
             self._peers = dict(peers)
+            known = self._last_number
+            self._last_number = {session: known.get(session, 0) for session in peers}
 
     def hold(self, sessions: Iterable[str]) -> None:
         """These sessions are held to their pings."""
@@ -85,6 +103,13 @@ class Pings:
             if self._suspicion is None or self._suspicion.turn(now_ms()):
                 return False
             return any(name == session for name, _ in self._suspicion.suspects(now_ms()))
+
+    def silent(self) -> int:
+        """How many of those that are held, and were heard before, are silent now."""
+        with self._lock:
+            if self._suspicion is None or self._suspicion.turn(now_ms()):
+                return 0
+            return len(self._suspicion.suspects(now_ms()))
 
     def nudge(self) -> None:
         """Tell every other session that something was written."""
@@ -123,25 +148,37 @@ class Pings:
             data = self._socket.recv(64)
         except OSError:
             return False  # none came in time, or an earlier one of ours was refused
-        if len(data) != _DATAGRAM.size:
+        body = data[: _BODY.size]
+        if len(data) != _BODY.size + _DIGEST_BYTES or not self._is_ours(body, data[_BODY.size :]):
             return False
-        cookie, session, kind, age_ms = _DATAGRAM.unpack(data)
-        if cookie != self._cookie:
-            return False
+        session, kind, number, age_ms = _BODY.unpack(body)
         if kind == PING:
-            with self._lock:
-                suspicion.heard(session.hex(), age_ms, now_ms())
+            self._take_ping(suspicion, session.hex(), number, age_ms)
         return bool(kind == NUDGE)
+
+    def _take_ping(self, suspicion: Suspicion, session: str, number: int, age_ms: int) -> None:
+        with self._lock:
+            # Of a session that is not known yet, or sent again by somebody?
+            if number > self._last_number.get(session, number):
+                self._last_number[session] = number
+                suspicion.heard(session, age_ms, now_ms())
+
+    def _is_ours(self, body: bytes, digest: bytes) -> bool:
+        return hmac.compare_digest(self._digest(body), digest)
+
+    def _digest(self, body: bytes) -> bytes:
+        return hmac.digest(self._key, body, "sha256")[:_DIGEST_BYTES]
 
     def _send(self, kind: int, age_ms: int) -> None:
         if kind == PING and not self.session:
             return
         session = bytes.fromhex(self.session) if self.session else bytes(8)
-        data = _DATAGRAM.pack(self._cookie, session, kind, age_ms)
         with self._lock:
-            ports = list(self._peers.values())
-        for port in ports:
+            addresses = list(self._peers.values())
+            body = _BODY.pack(session, kind, time.monotonic_ns(), age_ms)
+        data = body + self._digest(body)
+        for address in addresses:
             try:
-                self._socket.sendto(data, (LOCAL, port))
+                self._socket.sendto(data, address)
             except OSError:
-                pass  # its death is noticed by its lock, and nudges are only hints
+                pass  # its death is noticed elsewhere, and nudges are only hints

@@ -31,7 +31,7 @@ from replog.model.inputs import (
     SessionStarted,
 )
 from replog.runtime.coordination import session_lock, store
-from replog.runtime.coordination.pings import PingHandlers, Pings, now_ms
+from replog.runtime.coordination.pings import LOCAL, Address, PingHandlers, Pings, now_ms
 from replog.runtime.coordination.port import CoordinationError, Post, SessionSettings
 from replog.runtime.coordination.session_lock import SessionLock
 
@@ -101,7 +101,7 @@ class SqliteCoordination:
         except sqlite3.Error as error:
             raise CoordinationError(f"{self._path} can't be written: {error}") from error
         if self._worker is None:  # else the worker keeps them
-            self._pings.set_peers(self._ports(rows))
+            self._pings.set_peers(self._addresses(rows))
         self._pings.nudge()
         return result
 
@@ -207,7 +207,7 @@ class SqliteCoordination:
             self._lose_session("removed" if own is None else own.expired or "")
             return
         others = [row for row in rows if row.session != self._session]
-        self._pings.set_peers(self._ports(others))
+        self._pings.set_peers(self._addresses(others))
         self._pings.hold(row.session for row in others if row.expired is None)
         for row in others:
             if row.session not in self._watched:
@@ -215,8 +215,8 @@ class SqliteCoordination:
                 session_lock.watch(self._folder, row.session, self._queue_burial)
 
     @staticmethod
-    def _ports(rows: list[store.SessionRow]) -> dict[str, int]:
-        return {row.session: row.port for row in rows}
+    def _addresses(rows: list[store.SessionRow]) -> dict[str, Address]:
+        return {row.session: (LOCAL, row.port) for row in rows}
 
     def _begin_session(self) -> None:
         """Bury the dead first: our own predecessor may be among them."""

@@ -10,10 +10,14 @@ from collections.abc import Iterable
 class Suspicion:
     """What one session has heard of the others. Times are milliseconds of one monotonic clock."""
 
-    def __init__(self, *, silence_ms: float, stall_ms: float, gap_ms: float) -> None:
+    def __init__(
+        self, *, silence_ms: float, stall_ms: float, gap_ms: float, presume: bool = True
+    ) -> None:
         self._silence_ms = silence_ms
         self._stall_ms = stall_ms
         self._gap_ms = gap_ms  # between two `turn`s: more means that we were paused ourselves
+        self._presume = presume  # who is new counts as heard; else its first ping is awaited
+        self._known: set[str] = set()
         self._heard_ms: dict[str, float] = {}
         self._turned_ms: dict[str, float] = {}  # when the event loop of the session last turned
         self._last_turn_ms: float | None = None
@@ -29,16 +33,17 @@ class Suspicion:
         return True
 
     def members(self, sessions: Iterable[str], now_ms: float) -> None:
-        """These are the others; who is new counts as heard now."""
-        known = set(sessions)
-        for gone in self._heard_ms.keys() - known:
+        """These are the others that are held to their pings."""
+        self._known = set(sessions)
+        for gone in self._heard_ms.keys() - self._known:
             del self._heard_ms[gone], self._turned_ms[gone]
-        for new in known - self._heard_ms.keys():
-            self._heard_ms[new] = self._turned_ms[new] = now_ms
+        if self._presume:
+            for new in self._known - self._heard_ms.keys():
+                self._heard_ms[new] = self._turned_ms[new] = now_ms
 
     def heard(self, session: str, loop_age_ms: float, now_ms: float) -> None:
         """A ping came; `loop_age_ms` is how long ago the sender's event loop had last turned."""
-        if session in self._heard_ms:
+        if session in self._known:
             self._heard_ms[session] = now_ms
             self._turned_ms[session] = now_ms - loop_age_ms
 
