@@ -1,28 +1,12 @@
 """The proof of the checker: break one rule of replication, and a few seeds find it."""
 
-from dataclasses import replace
-
 import pytest
 from tests.sim.mutants import MUTANTS, mutated
+from tests.sim.storm import stormy
 
-from replog.sim.network import Weather
-from replog.sim.plan import Fault, Plan, make_plan
 from replog.sim.simulation import simulate
 
 SEEDS_MAX = 20
-
-
-def stormy(seed: int) -> Plan:
-    """A plan with slow links, and brokers that lose their sessions all the time: leaders change
-    while messages of earlier leaderships are still on their way."""
-    return replace(
-        make_plan(
-            seed,
-            duration_ms=3000.0,
-            rates={Fault.EXPIRE: 300.0, Fault.STOP: 800.0, Fault.CUT_PEERS: 800.0},
-        ),
-        weather=Weather(mean_ms=8.0, spike_probability=0.05, spike_ms=200.0),
-    )
 
 
 @pytest.mark.parametrize("name", MUTANTS)

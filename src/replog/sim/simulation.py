@@ -1,9 +1,12 @@
 """One run of one seed, from the plan to the verdict."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
+from replog.model.coordination import Operation, StoredNode
 from replog.sim.audit import audit, still_wrong
+from replog.sim.chronicle import Chronicle
 from replog.sim.plan import Plan
 from replog.sim.violation import Violation
 from replog.sim.world import World
@@ -18,6 +21,7 @@ class Outcome:
 
     seed: int
     problem: str | None = None  # None: all is well
+    rule: str = ""  # that does not hold
     timeline: list[str] = field(default_factory=list)
     counts: dict[str, int] = field(default_factory=dict)
     virtual_ms: float = 0.0
@@ -29,16 +33,23 @@ class Outcome:
         return self.problem is None
 
 
-def simulate(plan: Plan) -> Outcome:
-    """Run `plan`. Never raises for what the simulated brokers do: that is the outcome."""
+def simulate(plan: Plan, chronicle: Chronicle | None = None) -> Outcome:
+    """Run `plan`. Never raises for what the simulated brokers do: that is the outcome.
+
+    `chronicle` is told what happens. It makes no difference to the run.
+    """
     outcome = Outcome(plan.seed)
     world = World(plan)
+    if chronicle is not None:
+        _let_watch(world, chronicle)
     try:
         _run(world)
     except Violation as violation:
         outcome.problem = str(violation)
+        outcome.rule = violation.rule
     except Exception as error:  # noqa: BLE001  # whatever a node raises is what we are after
-        outcome.problem = f"a node raised {type(error).__name__}: {error}"
+        outcome.rule = f"a node raised {type(error).__name__}"
+        outcome.problem = f"{outcome.rule}: {error}"
         outcome.timeline.extend(_traceback(error))
     if outcome.problem is not None:
         for host in world.hosts:
@@ -48,6 +59,21 @@ def simulate(plan: Plan) -> Outcome:
     outcome.deliveries = world.schedule.delivered
     outcome.digest = world.schedule.digest
     return outcome
+
+
+def _let_watch(world: World, chronicle: Chronicle) -> None:
+    oracle = world.oracle
+    world.observer = chronicle.before(oracle, world.schedule)
+    for host in world.hosts:
+        host.timeline.listener = chronicle
+
+    def wrote(operations: Sequence[Operation], before: dict[str, StoredNode]) -> None:
+        try:
+            oracle.wrote(operations, before)
+        finally:
+            chronicle.wrote(oracle.records.records)
+
+    world.coordinator.on_write = wrote
 
 
 def _run(world: World) -> None:

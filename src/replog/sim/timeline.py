@@ -2,7 +2,7 @@
 
 from collections import deque
 from collections.abc import Iterable
-from typing import Final
+from typing import Final, Protocol
 
 from replog.model.outputs import Report
 
@@ -11,11 +11,18 @@ REPORTS_MAX: Final = 60  # per broker: its own log lines are rarer and reach fur
 TEXT_MAX: Final = 300  # characters of one entry
 
 
+class Listener(Protocol):
+    """Is told what happens to processes, all of it."""
+
+    def note(self, place: str, what: str) -> None: ...
+
+
 class Timeline:
     """Bounded history of one place."""
 
     def __init__(self, place: str) -> None:
         self.place = place
+        self.listener: Listener | None = None
         self._entries: deque[tuple[float, str, object]] = deque(maxlen=ENTRIES_MAX)
         self._reports: deque[tuple[float, str, object]] = deque(maxlen=REPORTS_MAX)
 
@@ -31,6 +38,8 @@ class Timeline:
     def note(self, now_ms: float, text: str) -> None:
         """Something that happened to the process."""
         self._reports.append((now_ms, "***", text))
+        if self.listener is not None:
+            self.listener.note(self.place, text)
 
     def lines(self) -> list[str]:
         """All that is remembered, in order of time."""
