@@ -16,7 +16,7 @@ from replog.model.inputs import Input, PeerIdentity, Received
 from replog.model.messages import Message, Response
 from replog.model.messages.broker_handshake import BrokerHandshakeRequest
 from replog.runtime.handshake import Acceptor, Self
-from replog.runtime.limits import FRAMES_PER_TURN, Limits
+from replog.runtime.limits import FRAMES_PER_TURN, TURN_MS, Limits
 from replog.runtime.outbox import Outbox, RangeLost
 from replog.wire import CLOSING_ERRORS, FrameBuffer, ParsedRequest, ServerConnection
 from replog.wire.frame import FIRST_CAPACITY
@@ -35,6 +35,7 @@ class Host(Protocol):
 
     loop: AbstractEventLoop
     limits: Limits
+    now_ms: float  # monotonic, of the last step or the beginning of the turn
     request_bytes: int  # of memory in the buffers of all clients' connections, small ones aside
 
     def identity(self) -> Self:
@@ -46,7 +47,7 @@ class Host(Protocol):
         ...
 
     def begin_turn(self) -> float:
-        """Monotonic milliseconds."""
+        """Read the clock; monotonic milliseconds."""
         ...
 
     def step(self, event: Input) -> None:
@@ -143,10 +144,10 @@ class Connection:
             return
         except OSError:
             count = 0
-        self.touched_ms = self._host.begin_turn()
+        self.touched_ms = now = self._host.begin_turn()
         if count:
             buffer.wrote(count)
-            self._pump()
+            self._pump(now)
         else:
             self.close()
         self._host.end_turn()
@@ -154,15 +155,15 @@ class Connection:
     def _on_scheduled(self) -> None:
         self._scheduled = False
         if not self.closed:
-            self._host.begin_turn()
-            self._pump()
+            self._pump(self._host.begin_turn())
             self._host.end_turn()
 
-    def _pump(self) -> None:
+    def _pump(self, began_ms: float) -> None:
         """Handle the requests that are there, up to a turn's share."""
+        host = self._host
         left = FRAMES_PER_TURN
         while not self.closed and self._may_read():
-            if not left:
+            if not left or host.now_ms - began_ms > TURN_MS:
                 self._schedule()
                 break
             left -= 1
@@ -175,7 +176,7 @@ class Connection:
                 self.close(str(error))
                 return
             except Exception as error:  # noqa: BLE001  # the edge: strangers must not stop the loop
-                self._host.report_failure("a frame", error)
+                host.report_failure("a frame", error)
                 self.close("its request could not be read; see above")
                 return
             self._handle(request)
@@ -241,9 +242,11 @@ class Connection:
         self._half = buffer.buffered > 0
         if not self._half and host.request_bytes > host.limits.request_bytes:
             buffer.shrink()  # else it is kept: fresh pages are slow
-        held = max(0, buffer.capacity - FIRST_CAPACITY) if self.peer is None else 0
-        host.request_bytes += held - self._accounted
-        self._accounted = held
+        capacity = buffer.capacity
+        held = capacity - FIRST_CAPACITY if capacity > FIRST_CAPACITY and self.peer is None else 0
+        if held != self._accounted:
+            host.request_bytes += held - self._accounted
+            self._accounted = held
 
     def _watch(self) -> None:
         """Read on, unless the next turn is set already or we have to wait."""
@@ -287,17 +290,18 @@ class Connection:
         self._dirty = False
         if self.closed:
             return
-        before = self.outbox.pending
+        outbox = self.outbox
+        before = outbox.pending
         try:
-            drained = self.outbox.flush(self.sock)
+            drained = outbox.flush(self.sock)
         except RangeLost as error:
             self.close(str(error))
             return
         except OSError:
             self.close()
             return
-        if self.outbox.pending != before:
-            self.touched_ms = self._host.begin_turn()
+        if outbox.pending != before:
+            self.touched_ms = self._host.now_ms
         if drained == self._writing:
             self._writing = not drained
             if drained:

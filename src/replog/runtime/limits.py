@@ -10,6 +10,10 @@ MIB: Final = 1024 * KIB
 # fill a receive buffer with thousands of small requests, at 20 to 100 microseconds each.
 FRAMES_PER_TURN: Final = 64
 
+# And no further one is begun when a connection's turn has taken so long: some requests cost
+# milliseconds, and with 64 of them for each of fifty clients everybody else waits for seconds.
+TURN_MS: Final = 2.0
+
 # Connections accepted in one turn, for the same reason.
 ACCEPTS_PER_TURN: Final = 64
 

@@ -104,11 +104,11 @@ class NodeLoop:
         self._jobs = Jobs(self.post_threadsafe)
         self._events: deque[Input] = deque()
         self._dirty: list[Flushable] = []
-        self._now_ms = time.monotonic() * 1000
+        self.now_ms = time.monotonic() * 1000
         self._alarm: TimerHandle | None = None
         self._alarm_ms = float("inf")
         self._told: set[tuple[str, str, int]] = set()
-        self._next_sweep_ms = self._now_ms
+        self._next_sweep_ms = self.now_ms
         self._carry_out: dict[type[object], Callable[..., None]] = {
             Reply: self._reply,
             Send: self._peers.send,
@@ -167,13 +167,14 @@ class NodeLoop:
 
     def begin_turn(self) -> float:
         """Read the clock; monotonic milliseconds."""
-        self._now_ms = time.monotonic() * 1000
-        return self._now_ms
+        self.now_ms = time.monotonic() * 1000
+        return self.now_ms
 
     def step(self, event: Input) -> None:
         """One step of the node, and its outputs."""
+        now = self.now_ms = time.monotonic() * 1000
         try:
-            outputs = self._node.step(event, time.monotonic() * 1000, int(time.time() * 1000))
+            outputs = self._node.step(event, now, int(time.time() * 1000))
         except InvariantBroken:
             _log.critical("an invariant is broken; this broker ends", exc_info=True)
             self.stop(EXIT_BROKEN)

@@ -21,7 +21,8 @@ from replog.runtime.limits import (
     RANGE_READ_BYTES,
 )
 
-Part = bytes | bytearray | memoryview | FileRange
+_Buffer = bytes | bytearray | memoryview
+Part = _Buffer | FileRange
 
 # More follows: the header of a fetch response leaves in one packet with the first of its records.
 _MORE: Final = getattr(socket, "MSG_MORE", 0)
@@ -85,36 +86,37 @@ class Outbox:
 
     def _send_buffers(self, sock: socket.socket) -> int:
         parts = self._parts
-        batch: list[bytes | bytearray | memoryview] = []
-        flags = 0
-        joined: list[tuple[int, bytes]] = []
-        for index, part in enumerate(islice(parts, BUFFERS_PER_SEND)):
-            if not isinstance(part, FileRange):
-                batch.append(part)
-            elif part.length <= RANGE_JOINED_BYTES:
-                data = _read(part, part.position, part.length)
-                joined.append((index, data))
-                batch.append(data)
-            else:
-                flags = _MORE
-                break
-        for index, data in joined:
-            parts[index] = data
-        sent = sock.sendmsg(batch, (), flags) if len(batch) > 1 else sock.send(batch[0], flags)
-        self._sent(sent)
+        if len(parts) == 1:
+            (only,) = parts
+            batch = [_in_memory(only)]
+            sent = sock.send(batch[0])
+        else:
+            batch = []
+            flags = 0
+            for part in islice(parts, BUFFERS_PER_SEND):
+                if isinstance(part, FileRange) and part.length > RANGE_JOINED_BYTES:
+                    flags = _MORE
+                    break
+                batch.append(_in_memory(part))
+            sent = sock.sendmsg(batch, (), flags)
+        left = self.pending = self.pending - sent
+        if left:
+            self._drop(batch, sent)
+        else:
+            parts.clear()
         return sent
 
-    def _sent(self, sent: int) -> None:
-        """Drop what is gone; the rest of a buffer that left in part goes back to the front."""
+    def _drop(self, batch: list[_Buffer], sent: int) -> None:
+        """Of the first parts, which `batch` has in memory, so many bytes are gone."""
         parts = self._parts
-        self.pending -= sent
-        while sent:
-            first = parts.popleft()
-            size = len(first)
-            if size > sent and not isinstance(first, FileRange):
-                parts.appendleft(memoryview(first)[sent:])
+        for buffer in batch:
+            size = len(buffer)
+            if size > sent:
+                if sent:
+                    parts[0] = memoryview(buffer)[sent:]
                 return
             sent -= size
+            parts.popleft()
 
     def _send_range(self, sock: socket.socket, part: FileRange) -> int:
         position = part.position + self._range_sent
@@ -148,6 +150,10 @@ class Outbox:
         if sent == 0:
             raise RangeLost(f"{file!r} ends at {position}")
         return sent
+
+
+def _in_memory(part: Part) -> _Buffer:
+    return _read(part, part.position, part.length) if isinstance(part, FileRange) else part
 
 
 def _read(part: FileRange, position: int, length: int) -> bytes:

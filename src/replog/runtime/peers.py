@@ -39,6 +39,7 @@ class PeerHost(Protocol):
 
     loop: AbstractEventLoop
     limits: Limits
+    now_ms: float  # monotonic, of the last step or the beginning of the turn
 
     def identity(self) -> Self: ...
     def own_epoch(self) -> int: ...
@@ -101,11 +102,12 @@ class Link:
 
     def send(self, send: Send) -> None:
         """Carry `send`, or fail it; the node learns which by a later input."""
-        now = self._host.begin_turn()
+        now = self._host.now_ms
         if self.state is not State.IDLE and not self._fits(send):
             self.drop("the broker was registered anew")
         deadline = now + send.timeout_ms
-        self._set_alarm(deadline)
+        if deadline < self._alarm_ms:
+            self._set_alarm(deadline)
         if self.state is State.READY:
             self._transmit(send, deadline)
             return
@@ -116,7 +118,8 @@ class Link:
 
     def _fits(self, send: Send) -> bool:
         """Whether this very connection is the one that `send` wants."""
-        if (send.host, send.port) != self._address:
+        host, port = self._address
+        if send.port != port or send.host != host:
             return False
         if self.state is not State.READY or self._dialler is None:
             return True  # the handshake will tell
@@ -349,8 +352,6 @@ class Link:
 
     def _set_alarm(self, deadline_ms: float) -> None:
         """See to it that we look at the deadlines by then; an earlier alarm looks and sets anew."""
-        if deadline_ms >= self._alarm_ms:
-            return
         if self._alarm is not None:
             self._alarm.cancel()
         self._alarm_ms = deadline_ms

@@ -5,13 +5,14 @@ Kafka answers the requests of one connection in their order (a client may send m
 """
 
 from collections import deque
-from typing import Final, NamedTuple
+from typing import Final
 
 from replog.codec import Buffer, Part, decode, encode
 from replog.model.errors import ErrorCode
 from replog.model.messages import APIS, Api, Request, Response
 from replog.model.messages.api_versions import ApiVersion, ApiVersionsRequest, ApiVersionsResponse
 from replog.wire.errors import FrameError, OutOfOrder, UnknownApi, UnsupportedVersion
+from replog.wire.frame import SIZE_BYTES
 from replog.wire.headers import (
     API_VERSIONS_KEY,
     has_tagged_response,
@@ -23,7 +24,6 @@ from replog.wire.headers import (
 )
 from replog.wire.versions import SERVED, Audience
 
-SIZE_BYTES: Final = 4
 JOINED_MAX: Final = 64 * 1024  # bytes; a larger first part is not copied to put its size before it
 # Bytes of a client's request that carries no records: decoded, it may take 80 times as much memory.
 # A commit for 100,000 partitions has 4 MiB.
@@ -83,7 +83,7 @@ def parse_request(frame: Buffer, *, peer: bool = False) -> ParsedRequest:
     """
     api_key, version, correlation_id, client_id, at = read_request_header(frame)
     api = SERVED.get(api_key)
-    if api is None or (api.audience is _PEERS and not peer):
+    if api is None or (not peer and api.audience is _PEERS):
         raise UnknownApi(f"API key {api_key}")
     if not api.min_understood <= version <= api.max_version:
         if api_key == API_VERSIONS_KEY:
@@ -100,7 +100,7 @@ def parse_request(frame: Buffer, *, peer: bool = False) -> ParsedRequest:
         correlation_id=correlation_id,
         client_id=client_id,
         message=message,
-        tagged_response=has_tagged_response(api_key, version, api.flexible_from),
+        tagged_response=version >= api.tagged_from,
     )
 
 
@@ -131,8 +131,9 @@ def encode_response(request: ParsedRequest, response: Response) -> list[Part]:
 
 def _framed(parts: list[Part]) -> list[Part]:
     """Puts the size before `parts`, the first of which is bytes: the header and what follows."""
-    size = sum(map(len, parts)).to_bytes(SIZE_BYTES, "big")
     first = parts[0]
+    length = len(first) if len(parts) == 1 else sum(map(len, parts))
+    size = length.to_bytes(SIZE_BYTES, "big")
     if isinstance(first, bytes) and len(first) <= JOINED_MAX:
         parts[0] = size + first
     else:
@@ -143,29 +144,26 @@ def _framed(parts: list[Part]) -> list[Part]:
 class ServerConnection:
     """The broker's end. Tokens are counted from 1 on each connection.
 
-    `peer` is to be set once the other side has proved to be a broker of this cluster.
+    `peer` is to be set once the other side has proved to be a broker of this cluster; `in_flight`
+    counts the requests whose answers have not left.
     """
 
-    __slots__ = ("_open", "_ready", "_tokens", "_turn", "peer")
+    __slots__ = ("_open", "_ready", "_tokens", "_turn", "in_flight", "peer")
 
     def __init__(self, *, peer: bool = False) -> None:
         self.peer = peer
+        self.in_flight = 0
         self._tokens = 0  # given out
         self._turn = 1  # the token whose answer leaves next
         self._open: dict[int, ParsedRequest] = {}  # not answered
         self._ready: dict[int, list[Part]] = {}  # answered, but not their turn
 
-    @property
-    def in_flight(self) -> int:
-        """Requests whose answers have not left."""
-        return len(self._open) + len(self._ready)
-
     def received(self, frame: Buffer) -> ParsedRequest:
         """The request in `frame`, with a token of its own. Raises as `parse_request` does."""
         request = parse_request(frame, peer=self.peer)
-        self._tokens += 1
-        request.token = self._tokens
-        self._open[request.token] = request
+        self._tokens = request.token = token = self._tokens + 1
+        self._open[token] = request
+        self.in_flight += 1
         return request
 
     def reply(self, token: int, response: Response) -> list[Part]:
@@ -189,18 +187,18 @@ class ServerConnection:
             self._ready[token] = parts
             return []
         self._turn += 1
-        while self._turn in self._ready:
-            parts += self._ready.pop(self._turn)
+        self.in_flight -= 1
+        ready = self._ready
+        while ready and self._turn in ready:
+            parts += ready.pop(self._turn)
             self._turn += 1
+            self.in_flight -= 1
         return parts
 
 
-class _Sent(NamedTuple):
-    """A request that waits for its answer."""
-
-    correlation_id: int
-    api: Api
-    version: int
+# A request that waits for its answer: correlation id, API, version, and whether the header of the
+# response has tagged fields.
+_Sent = tuple[int, Api, int, bool]
 
 
 class ClientConnection:
@@ -232,7 +230,8 @@ class ClientConnection:
         parts = _framed(encode(message, version, header))
         self.correlation_id = following
         if answered:
-            self._sent.append(_Sent(following, api, version))
+            tagged = has_tagged_response(api.key, version, api.flexible_from)
+            self._sent.append((following, api, version, tagged))
         return parts
 
     def response(self, frame: Buffer) -> tuple[int, Response]:
@@ -244,8 +243,7 @@ class ClientConnection:
         """
         if not self._sent:
             raise OutOfOrder("a response, and nothing was asked")
-        expected, api, version = self._sent[0]
-        tagged = has_tagged_response(api.key, version, api.flexible_from)
+        expected, api, version, tagged = self._sent[0]
         correlation_id, at = read_response_header(frame, tagged=tagged)
         if correlation_id != expected:
             raise OutOfOrder(f"response to {correlation_id}, expected {expected}")

@@ -13,7 +13,9 @@ from replog.wire.errors import FrameError
 FIRST_CAPACITY: Final = 64 * 1024  # bytes; holds the usual request, and grows by doubling
 MOVED_FREELY_MAX: Final = 4096  # bytes; a remainder up to this is moved to the front at once
 
-_SIZE: Final = struct.Struct(">i")
+SIZE_BYTES: Final = 4  # in front of every frame
+
+_read_size = struct.Struct(">i").unpack_from
 
 
 class FrameBuffer:
@@ -49,16 +51,22 @@ class FrameBuffer:
 
         Take all frames with `next_frame` first: room is made only behind what is buffered.
         """
-        self._release()
-        self._make_room()
-        self._writable = memoryview(self._buffer)[self._end :]
-        return self._writable
+        if self._writable is not None:
+            self._release()
+        if self._start:
+            self._make_room()
+        if self._end == len(self._buffer):
+            self._grow()
+        self._writable = room = memoryview(self._buffer)[self._end :]
+        return room
 
     def wrote(self, count: int) -> None:
         """The first `count` bytes of the last `writable` were received."""
-        self._release()
-        if not 0 <= count <= len(self._buffer) - self._end:
-            raise ValueError(f"{count} bytes in a room of {len(self._buffer) - self._end}")
+        room = self._writable
+        if room is None or not 0 <= count <= len(room):
+            raise ValueError(f"{count} bytes in a room of {0 if room is None else len(room)}")
+        room.release()
+        self._writable = None
         self._end += count
 
     def next_frame(self) -> memoryview | None:
@@ -67,20 +75,21 @@ class FrameBuffer:
         Raises FrameError when the claimed size is negative or above the limit; the stream is of no
         use then.
         """
-        buffered = self._end - self._start
-        if buffered < _SIZE.size:
+        start, received = self._start, self._end
+        if received - start < SIZE_BYTES:
             self._wanted = 0
             return None
-        (size,) = _SIZE.unpack_from(self._buffer, self._start)
+        (size,) = _read_size(self._buffer, start)
         if not 0 <= size <= self.size_max:
             raise FrameError(f"a frame claims {size} bytes, the limit is {self.size_max}")
-        self._wanted = size + _SIZE.size
-        if buffered < self._wanted:
+        first = start + SIZE_BYTES
+        end: int = first + size
+        if end > received:
+            self._wanted = end - start
             return None
-        first = self._start + _SIZE.size
-        self._start = first + size
+        self._start = end
         self._wanted = 0
-        return memoryview(self._buffer)[first : self._start]
+        return memoryview(self._buffer)[first:end]
 
     def shrink(self) -> None:
         """Gives back what memory it can; for a connection that has been idle.
@@ -98,25 +107,25 @@ class FrameBuffer:
             self._writable = None
 
     def _make_room(self) -> None:
+        """What is buffered moves to the front, when that is worth it and nobody looks at it."""
         buffered = self._end - self._start
-        if self._start and self._worth_moving(buffered):
-            if self._is_viewed():
-                fresh = bytearray(max(len(self._buffer), FIRST_CAPACITY))
-                fresh[:buffered] = memoryview(self._buffer)[self._start : self._end]
-                self._replace(fresh, buffered)
-            else:
-                self._buffer[:buffered] = self._buffer[self._start : self._end]
-                self._start, self._end = 0, buffered
-        if self._end == len(self._buffer):
-            self._grow(buffered)
+        if buffered > MOVED_FREELY_MAX and not self._worth_moving(buffered):
+            return
+        if self._is_viewed():
+            fresh = bytearray(max(len(self._buffer), FIRST_CAPACITY))
+            fresh[:buffered] = memoryview(self._buffer)[self._start : self._end]
+            self._replace(fresh, buffered)
+            return
+        if buffered:
+            self._buffer[:buffered] = self._buffer[self._start : self._end]
+        self._start, self._end = 0, buffered
 
     def _worth_moving(self, buffered: int) -> bool:
-        if buffered <= MOVED_FREELY_MAX:
-            return True
         return self._start + max(self._wanted, buffered + 1) > len(self._buffer)
 
-    def _grow(self, buffered: int) -> None:
+    def _grow(self) -> None:
         """The buffer is full from its beginning on with a part of one frame, or there is none."""
+        buffered = self._end - self._start
         double = 2 * len(self._buffer)
         capacity = max(FIRST_CAPACITY, min(double, self._wanted or double))
         fresh = bytearray(capacity)

@@ -7,7 +7,7 @@ version 0 of requests belonged to one message between brokers that no Kafka serv
 """
 
 import struct
-from typing import Final, NamedTuple
+from typing import Final
 
 from replog.codec import Buffer, MalformedMessage
 from replog.codec.primitives import skip_tags
@@ -16,32 +16,24 @@ API_VERSIONS_KEY: Final = 18
 
 _START: Final = struct.Struct(">hhih")  # API key, version, correlation id, length of the client id
 _CORRELATION: Final = struct.Struct(">i")
+_CORRELATION_AND_NO_TAGS: Final = struct.Struct(">ix")
 _NO_TAGS: Final = b"\0"
 
 
-class RequestHeader(NamedTuple):
-    """Who asks for what. `end` is where the header ends; tags are not read yet."""
-
-    api_key: int
-    version: int
-    correlation_id: int
-    client_id: str | None
-    end: int
-
-
-def read_request_header(frame: Buffer) -> RequestHeader:
-    """The header as far as all its versions agree. Raises MalformedMessage."""
+def read_request_header(frame: Buffer) -> tuple[int, int, int, str | None, int]:
+    """The header as far as all its versions agree: API key, version, correlation id, client id,
+    and where it ends; tags are not read yet. Raises MalformedMessage."""
     try:
         api_key, version, correlation_id, length = _START.unpack_from(frame)
     except struct.error as error:
         raise MalformedMessage(f"a request of {len(frame)} bytes is no header") from error
     if length < 0:
-        return RequestHeader(api_key, version, correlation_id, None, _START.size)
+        return api_key, version, correlation_id, None, _START.size
     end = _START.size + length
     if end > len(frame):
         raise MalformedMessage(f"client id of {length} bytes in a request of {len(frame)}")
-    client_id = bytes(frame[_START.size : end]).decode("utf-8", "replace")
-    return RequestHeader(api_key, version, correlation_id, client_id, end)
+    client_id = str(frame[_START.size : end], "utf-8", "replace")
+    return api_key, version, correlation_id, client_id, end
 
 
 def skip_header_tags(frame: Buffer, at: int) -> int:
@@ -69,7 +61,7 @@ def has_tagged_response(api_key: int, version: int, flexible_from: int) -> bool:
 
 def response_header(correlation_id: int, *, tagged: bool) -> bytes:
     """The header of a response, version 1 if `tagged`, else 0."""
-    return _CORRELATION.pack(correlation_id) + (_NO_TAGS if tagged else b"")
+    return (_CORRELATION_AND_NO_TAGS if tagged else _CORRELATION).pack(correlation_id)
 
 
 def read_response_header(frame: Buffer, *, tagged: bool) -> tuple[int, int]:

@@ -4,6 +4,8 @@ from enum import Enum
 from typing import Final, NamedTuple
 
 from replog.model.messages import APIS, Request, Response
+from replog.model.messages.base import NOT_FLEXIBLE
+from replog.wire.headers import API_VERSIONS_KEY
 
 
 class Audience(Enum):
@@ -25,6 +27,7 @@ class ServedApi(NamedTuple):
     max_version: int
     min_understood: int
     flexible_from: int
+    tagged_from: int  # the version from which on the header of a response has tagged fields
     audience: Audience
 
 
@@ -91,6 +94,7 @@ def _one(key: int, low: int, high: int, audience: Audience) -> ServedApi:
         max_version=high,
         min_understood=max(low, api.min_version),
         flexible_from=api.flexible_from,
+        tagged_from=NOT_FLEXIBLE if key == API_VERSIONS_KEY else api.flexible_from,
         audience=audience,
     )
 
