@@ -42,6 +42,7 @@ class Row(NamedTuple):
 class _Replica:
     """What was seen of a replica last."""
 
+    partition: Partition  # the object: a replica that is opened anew has another one
     role: str
     ends: tuple[int, int]  # LEO, HW
 
@@ -80,6 +81,7 @@ class Chronicle:
     # ---- the observer ---------------------------------------------------------------------------
 
     def started(self, life: Life) -> None:
+        self._controllers[life.host.place] = False
         self._look(life)
         if self._judge is not None:
             self._judge.started(life)
@@ -102,20 +104,21 @@ class Chronicle:
             self._controllers[place] = active
             self._add(place, "", "is the controller" if active else "is no longer controller")
         for partition in life.node.partitions.all():
-            self._look_at(place, life.name, partition)
+            self._look_at(place, partition)
 
-    def _look_at(self, place: str, life: str, partition: Partition) -> None:
-        name = str(partition.tp)
-        role = f"{life}: {_role(partition)}"
+    def _look_at(self, place: str, partition: Partition) -> None:
+        name, role = str(partition.tp), _role(partition)
         ends = (partition.log_end_offset, partition.high_watermark)
         known = self._replicas.get((place, name))
+        if known is not None and known.partition is not partition:
+            known = None
         if known is None or known.role != role:
-            self._add(place, name, _role(partition))
+            self._add(place, name, role)
         if known is not None and ends[0] < known.ends[0]:
             self._add(place, name, f"cut back from {known.ends[0]} to {ends[0]}")
         if known is None or known.ends != ends:
             self._ends.append((len(self.entries), place, name, ends))
-        self._replicas[place, name] = _Replica(role, ends)
+        self._replicas[place, name] = _Replica(partition, role, ends)
 
     # ---- for people -----------------------------------------------------------------------------
 
@@ -201,4 +204,5 @@ def _ids(brokers: Sequence[int]) -> str:
 def _stored(record: Stored) -> str:
     leader = f"leader {record.leader}" if record.leader >= 0 else "no leader"
     elr = f" ELR {_ids(record.elr)}" if record.elr else ""
-    return f"{leader}, epoch {record.leader_epoch}, ISR {_ids(record.isr)}{elr}"
+    members = f"ISR {_ids(record.isr)} of {_ids(record.replicas)}{elr}"
+    return f"{leader}, epoch {record.leader_epoch}, {members}"
