@@ -39,6 +39,7 @@ from replog.model.outputs import Level, Stopped
 from replog.model.partition import PartitionRecord
 from replog.node.cluster_image import NO_BASE, apply_image
 from replog.node.departure import Departure
+from replog.node.former_brokers import FormerBrokers
 from replog.node.isr_proposals import IsrProposals
 from replog.version import INTER_BROKER_VERSION
 
@@ -71,6 +72,7 @@ class Membership:
         self.standing = Standing.NONE
         self.image_received = False  # since the registration that holds now
         self.departure = Departure(node)
+        self.former_brokers = FormerBrokers()
         self._proposals = IsrProposals(node)
         self._incarnation = f"{node.rng.getrandbits(64):016x}"
         self._controller: BrokerRecord | None = None
@@ -404,10 +406,12 @@ class Membership:
     def apply_image(self, message: UpdateClusterRequest) -> bool:
         """Take an image over; False when it is a delta that doesn't fit."""
         node = self._node
+        brokers = node.cluster.brokers
         applied = apply_image(node.cluster, message)
         if applied is None:
             return False
         node.cluster = applied.cluster
+        self.former_brokers.changed(brokers, node.cluster.brokers, node.now_ms)
         self._epoch_seen = max(self._epoch_seen, message.controller_epoch)
         self._controller = node.cluster.brokers.get(message.controller_id, self._controller)
         self.image_received = True

@@ -88,16 +88,21 @@ class OneBroker:
         changed = [TopicPartition(name, index) for index in range(len(partitions))]
         self.node.partitions.apply(changed, [])
 
-    def hear_from_controller(self) -> None:
-        """Take what is told so far as an image from broker 3, which is controller thereby."""
+    def hear_from_controller(self, *, but: int | None = None) -> None:
+        """Take what is told so far as an image from broker 3, which is controller thereby.
+
+        Of broker `but` it knows nothing.
+        """
         node = self.node
         node.broker_epoch = node.cluster.brokers[1].broker_epoch
         node.cluster.controller_epoch, node.cluster.version = 1, 1
+        image = full_image(node.cluster, node.broker_epoch)
+        image.brokers = [broker for broker in image.brokers if broker.broker_id != but]
         request = Received(
             8,
             1,
             0,
-            full_image(node.cluster, node.broker_epoch),
+            image,
             peer=PeerIdentity(3, node.cluster.brokers[3].broker_epoch),
         )
         (reply,) = (o for o in node.step(request, self.now_ms, self.wall_ms) if type(o) is Reply)

@@ -15,6 +15,7 @@ from replog.model.messages.metadata import (
     MetadataResponse,
 )
 from replog.model.outputs import Send
+from replog.node.former_brokers import LISTED_MS
 
 UNKNOWN = topic_id("nobody")
 
@@ -200,3 +201,20 @@ def test_a_client_is_told_the_addresses_of_the_listener_it_came_by(broker: OneBr
     assert (second.error_code, second.leader_id) == (ErrorCode.LISTENER_NOT_FOUND, -1)
     old = broker.ask(named("a"), MetadataResponse, listener="OUTSIDE", version=5)
     assert old.topics[0].partitions[1].error_code == ErrorCode.LEADER_NOT_AVAILABLE
+
+
+def test_who_asks_for_a_topic_hears_of_brokers_that_have_just_left(broker: OneBroker) -> None:
+    """librdkafka forgets the new leader along with the old one when both come in one answer."""
+    broker.hear_from_controller()
+    everybody = {b.node_id: (b.host, b.port) for b in ask(broker, named("a")).brokers}
+    broker.hear_from_controller(but=2)
+    topic = ask(broker, named("a"))
+    assert {b.node_id: (b.host, b.port) for b in topic.brokers} == everybody
+    assert topic.topics[0].partitions[1].leader_id == -1
+    assert topic.topics[0].partitions[0].offline_replicas == [2]
+    for message in (named(), MetadataRequest(topics=None)):
+        assert [b.node_id for b in ask(broker, message).brokers] == [1, 3]
+    broker.now_ms += LISTED_MS - 1
+    assert len(ask(broker, named("a")).brokers) == 3
+    broker.now_ms += 1
+    assert [b.node_id for b in ask(broker, named("a")).brokers] == [1, 3]

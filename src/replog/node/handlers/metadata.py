@@ -11,6 +11,9 @@ told nothing yet can't say that a topic is not there: clients are to ask again.
 An unknown topic that is to be made is answered UNKNOWN_TOPIC_OR_PARTITION this time; the client
 asks again. When any topic is asked for by id, those asked for by name are passed over, as Kafka
 does. Topics come in the order of the request.
+
+Who asks for topics by name or id is told of brokers that have just left, too: see
+`node.former_brokers`. They count as alive for nothing.
 """
 
 from __future__ import annotations
@@ -18,7 +21,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from replog.core.topics import topic_name_fault
-from replog.model.cluster import Endpoint, TopicRecord
+from replog.model.cluster import BrokerRecord, Endpoint, TopicRecord
 from replog.model.errors import ErrorCode
 from replog.model.ids import INTERNAL_TOPICS, NO_LEADER, ZERO_TOPIC_ID
 from replog.model.inputs import Received
@@ -35,6 +38,7 @@ from replog.node.cluster_view import (
     CLUSTER_OPERATIONS,
     NO_OPERATIONS,
     TOPIC_OPERATIONS,
+    client_endpoint,
     reachable,
 )
 
@@ -54,20 +58,24 @@ def handle(node: Node, request: Received, message: MetadataRequest) -> MetadataR
     cluster = node.cluster
     endpoints = reachable(cluster, request)
     wanted = message.include_cluster_authorized_operations
+    brokers = [_broker(cluster.brokers[b], endpoint) for b, endpoint in endpoints.items()]
+    if message.topics:
+        for former in node.membership.former_brokers.listed(node.now_ms):
+            endpoint = client_endpoint(former, request)
+            if endpoint is not None:
+                brokers.append(_broker(former, endpoint))
     return MetadataResponse(
-        brokers=[
-            MetadataResponseBroker(
-                node_id=broker_id,
-                host=endpoint.host,
-                port=endpoint.port,
-                rack=cluster.brokers[broker_id].rack,
-            )
-            for broker_id, endpoint in endpoints.items()
-        ],
+        brokers=brokers,
         cluster_id=node.setup.cluster_id,
         controller_id=cluster.controller_id,
         topics=_topics(node, request, message, endpoints),
         cluster_authorized_operations=CLUSTER_OPERATIONS if wanted else NO_OPERATIONS,
+    )
+
+
+def _broker(broker: BrokerRecord, endpoint: Endpoint) -> MetadataResponseBroker:
+    return MetadataResponseBroker(
+        node_id=broker.broker_id, host=endpoint.host, port=endpoint.port, rack=broker.rack
     )
 
 
