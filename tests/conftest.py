@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 from tests.support.cluster import Cluster
+from tests.support.zookeeper import Ensemble
 
 
 @pytest.fixture(scope="session")
@@ -15,6 +16,17 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
     running = Cluster(home)
     yield running
     running.down()
+
+
+@pytest.fixture(scope="session")
+def ensemble(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Ensemble]:
+    """Three ZooKeeper servers, shared by all tests that leave them alive. Take a chroot each."""
+    running = Ensemble(tmp_path_factory.mktemp("ensemble"))
+    try:
+        running.start()
+        yield running
+    finally:
+        running.close()
 
 
 @pytest.fixture

@@ -1,4 +1,4 @@
-"""Both backends behind one face: a test says what happens and waits for what is posted."""
+"""All backends behind one face: a test says what happens and waits for what is posted."""
 
 import queue
 import time
@@ -14,8 +14,10 @@ from replog.model.inputs import (
     SessionEnded,
     SessionStarted,
 )
-from replog.runtime.coordination.port import SessionSettings
+from replog.runtime.coordination.port import Coordination, SessionSettings
 from replog.runtime.coordination.sqlite import SqliteCoordination
+from replog.runtime.coordination.zk_client import ZkSettings
+from replog.runtime.coordination.zookeeper import ZooKeeperCoordination
 from replog.sim.mem_coordination import MemCoordination, MemCoordinator
 
 WAIT_S = 20.0  # far beyond what anything here takes on a busy machine
@@ -25,7 +27,7 @@ E = TypeVar("E", bound=Input)
 class Door:
     """One broker's access, and everything that was posted to it."""
 
-    def __init__(self, coordination: SqliteCoordination | MemCoordination) -> None:
+    def __init__(self, coordination: Coordination | MemCoordination) -> None:
         self.coordination = coordination
         self.events: queue.Queue[Input] = queue.Queue()
         self.session: str | None = None
@@ -44,8 +46,8 @@ class Door:
                 return event
 
     def wait_changed(self, path: str) -> None:
-        """Until a hint names `path`."""
-        while path not in self.wait(CoordinatorChanged).paths:
+        """Until a hint names `path` or what it is below."""
+        while not any(_is_at_or_below(path, p) for p in self.wait(CoordinatorChanged).paths):
             pass
 
     def write(self, *operations: Operation) -> WriteResult:
@@ -65,8 +67,12 @@ class Door:
 
     def turn(self) -> None:
         """As an event loop would."""
-        if isinstance(self.coordination, SqliteCoordination):
+        if not isinstance(self.coordination, MemCoordination):
             self.coordination.loop_turned()
+
+
+def _is_at_or_below(path: str, root: str) -> bool:
+    return path == root or path.startswith(root.rstrip("/") + "/")
 
 
 class Backend(Protocol):
@@ -132,6 +138,51 @@ class SqliteBackend:
             assert store.expire_session(connection, door.session, "test")
         finally:
             connection.close()
+
+    def close(self) -> None:
+        for door in self.doors:
+            door.coordination.close()
+
+
+class ZooKeeperBackend:
+    """A tree of its own in a real ensemble, several doors in one process."""
+
+    def __init__(self, hosts: str, name: str) -> None:
+        self.settings = ZkSettings(hosts, f"/{name}", session_timeout_ms=4000)
+        self.doors: list[Door] = []
+
+    def open(self) -> ZooKeeperCoordination:
+        return ZooKeeperCoordination(self.settings)
+
+    def door(
+        self, broker_id: int, *, silence_ms: int = 60_000, stall_ms: int = 60_000, process: str = ""
+    ) -> Door:
+        door = Door(self.open())
+        self.doors.append(door)
+        settings = SessionSettings(
+            broker_id,
+            process=process,
+            address=("127.0.0.1", 0),
+            silence_ms=silence_ms,
+            stall_ms=stall_ms,
+            ping_ms=50,
+        )
+        door.coordination.start(settings, door.events.put)  # type: ignore[arg-type,call-arg]
+        door.wait(SessionStarted)
+        return door
+
+    def expire(self, door: Door) -> None:
+        """As the ensemble does after a time-out: a second client takes the session and ends it."""
+        from kazoo.client import KazooClient
+
+        coordination = door.coordination
+        assert isinstance(coordination, ZooKeeperCoordination)
+        assert coordination._client is not None
+        session = coordination._client.kazoo.client_id
+        thief = KazooClient(self.settings.hosts, client_id=session)
+        thief.start()
+        thief.stop()
+        thief.close()
 
     def close(self) -> None:
         for door in self.doors:

@@ -134,26 +134,26 @@ def test_others_and_the_writer_get_a_hint_of_every_changed_path(backend: Backend
 
 def test_a_closed_session_takes_its_own_ephemeral_nodes_along(backend: Backend) -> None:
     one, two = backend.door(1), backend.door(2)
-    one.write(Create("/ids/1", b"", ephemeral=True), Create("/kept", b""))
-    two.write(Create("/ids/2", b"", ephemeral=True))
+    one.write(Create("/brokers/ids/1", b"", ephemeral=True), Create("/kept", b""))
+    two.write(Create("/brokers/ids/2", b"", ephemeral=True))
     one.coordination.close()
-    while "/ids/1" in two.read("/ids"):
-        two.wait_changed("/ids/1")
-    assert set(two.read("/ids", "/kept")) == {"/ids", "/ids/2", "/kept"}
+    while "/brokers/ids/1" in two.read("/brokers/ids"):
+        two.wait_changed("/brokers/ids/1")
+    assert set(two.read("/brokers/ids", "/kept")) == {"/brokers/ids", "/brokers/ids/2", "/kept"}
 
 
 def test_an_expired_session_is_told_and_begins_anew(backend: Backend) -> None:
     one, two = backend.door(1), backend.door(2)
-    one.write(Create("/ids/1", b"", ephemeral=True))
+    one.write(Create("/brokers/ids/1", b"", ephemeral=True))
     old = one.session
     backend.expire(one)
     one.coordination.write(77, (Create("/late", b""),), old)
     one.wait(SessionEnded)
     one.wait(SessionStarted)
     assert one.session not in (None, old)
-    two.wait_changed("/ids/1")
-    assert set(two.read("/ids")) == {"/ids"}
-    assert isinstance(one.write(Create("/ids/1", b"again", ephemeral=True)), WriteDone)
+    two.wait_changed("/brokers/ids/1")
+    assert set(two.read("/brokers/ids")) == {"/brokers/ids"}
+    assert isinstance(one.write(Create("/brokers/ids/1", b"again", ephemeral=True)), WriteDone)
 
 
 def test_a_write_decided_in_an_old_session_is_never_carried_out_in_the_next(
@@ -174,10 +174,10 @@ def test_a_write_decided_in_an_old_session_is_never_carried_out_in_the_next(
 def test_a_tool_reads_and_writes_without_a_session(backend: Backend) -> None:
     door = backend.door(1)
     tool = door.coordination
-    assert isinstance(tool.write_now([Create("/replog/secret", b"s")]), WriteDone)
-    door.wait_changed("/replog/secret")
-    assert tool.read_now(["/replog/secret"])["/replog/secret"].data == b"s"
-    again = tool.write_now([Create("/replog/secret", b"t")])
+    assert isinstance(tool.write_now([Create("/controller_epoch", b"s")]), WriteDone)
+    door.wait_changed("/controller_epoch")
+    assert tool.read_now(["/controller_epoch"])["/controller_epoch"].data == b"s"
+    again = tool.write_now([Create("/controller_epoch", b"t")])
     assert again == WriteFailed(WriteError.NODE_EXISTS, 0)
     ephemeral = tool.write_now([Create("/e", b"", ephemeral=True)])
     assert ephemeral == WriteFailed(WriteError.SESSION_EXPIRED, 0)

@@ -21,6 +21,9 @@ CONFIG_CLIENT_METRICS = "/config/client-metrics"
 PRODUCER_ID_BLOCK = "/latest_producer_id_block"
 SECRET = "/replog/secret"
 
+# Brokers are told of every change at and below these; of other nodes they may be.
+HINTED = (BROKER_IDS, CONTROLLER, CONTROLLER_EPOCH)
+
 
 @dataclass(frozen=True, slots=True)
 class Create:
@@ -78,6 +81,7 @@ class WriteError(Enum):
     BAD_VERSION = "bad version"
     NOT_EMPTY = "not empty"
     SESSION_EXPIRED = "session expired"
+    REFUSED = "refused by the coordinator"  # too large for it, or not allowed: it will never do
     UNKNOWN = "outcome unknown"
 
 

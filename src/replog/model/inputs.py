@@ -62,6 +62,7 @@ class SessionStarted:
     """A session with the coordinator holds; ephemeral nodes of an earlier one are gone or going."""
 
     session: str
+    patience_ms: float = 0.0  # what a dead process has left behind is gone after so long
 
 
 @dataclass(slots=True)

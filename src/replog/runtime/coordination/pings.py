@@ -104,6 +104,11 @@ class Pings:
                 return False
             return any(name == session for name, _ in self._suspicion.suspects(now_ms()))
 
+    def held(self) -> int:
+        """How many sessions are held to their pings."""
+        with self._lock:
+            return 0 if self._suspicion is None else self._suspicion.count
+
     def silent(self) -> int:
         """How many of those that are held, and were heard before, are silent now."""
         with self._lock:

@@ -2,7 +2,8 @@
 
 It is the tree of `model.coordination`. Nothing here waits: a backend has threads of its own and
 reports through `post`, which it may call from any of them. Hints name paths that may have changed,
-the broker's own writes among them; ANYTHING in a hint means that the backend has lost count.
+the broker's own writes among them: those at and below `HINTED`, and others as the backend likes.
+What has come and gone may be named by its parent, and ANYTHING means that all may have changed.
 
 What is intentionally not here: watches on single nodes (every hint goes to every broker, and paths
 are filtered by who gets it), children lists (read the subtree), and time: a session lives as long
@@ -30,6 +31,8 @@ class SessionSettings:
     """How a broker shows that it lives."""
 
     broker_id: int
+    process: str = ""  # only one process at a time can have this name: an earlier one of it is dead
+    address: tuple[str, int] | None = None  # where other brokers reach this one
     silence_ms: int = 1500  # without a ping for so long, a session is suspected
     stall_ms: int = 5000  # with an event loop that has not turned for so long, likewise
     ping_ms: int = 250

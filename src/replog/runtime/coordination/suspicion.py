@@ -41,6 +41,11 @@ class Suspicion:
             for new in self._known - self._heard_ms.keys():
                 self._heard_ms[new] = self._turned_ms[new] = now_ms
 
+    @property
+    def count(self) -> int:
+        """How many sessions are held."""
+        return len(self._known)
+
     def heard(self, session: str, loop_age_ms: float, now_ms: float) -> None:
         """A ping came; `loop_age_ms` is how long ago the sender's event loop had last turned."""
         if session in self._known:
