@@ -66,6 +66,7 @@ from replog.node.log_folder import FolderSetup
 from replog.node.membership import Membership
 from replog.node.partitions import Partitions
 from replog.node.producer_ids import ProducerIds
+from replog.node.reach import Reach
 from replog.node.recompression import Recompression
 from replog.node.router import route
 from replog.node.sessions import FetchSessions
@@ -117,6 +118,7 @@ class Node:
         self.cluster = ClusterState(cluster_id=setup.cluster_id)
         self.outputs: list[Output] = []
         self.timers = Timers()
+        self.reach = Reach()
         self._token = 0
         self._peer_waiters: dict[int, Callable[[PeerAnswer], None]] = {}
         self._write_waiters: dict[int, Callable[[CoordinatorWritten], None]] = {}
@@ -178,6 +180,10 @@ class Node:
             case Received():
                 route(self, event)
             case PeerReplied() | PeerFailed():
+                if isinstance(event, PeerReplied):
+                    self.reach.answered(event.broker_id)
+                else:
+                    self.reach.failed(event.broker_id, self.now_ms)
                 waiter = self._peer_waiters.pop(event.token, None)
                 if waiter is not None:
                     waiter(event)

@@ -7,6 +7,7 @@ from replog.codec import decode
 from replog.model.cluster import BrokerState
 from replog.model.errors import ErrorCode
 from replog.model.ids import ZERO_TOPIC_ID
+from replog.model.inputs import PeerFailed, PeerReplied
 from replog.model.messages.create_topics import CreateTopicsRequest
 from replog.model.messages.forward import ForwardRequest
 from replog.model.messages.metadata import (
@@ -16,6 +17,7 @@ from replog.model.messages.metadata import (
 )
 from replog.model.outputs import Send
 from replog.node.former_brokers import LISTED_MS
+from replog.node.reach import DOUBT_MS
 
 UNKNOWN = topic_id("nobody")
 
@@ -218,3 +220,29 @@ def test_who_asks_for_a_topic_hears_of_brokers_that_have_just_left(broker: OneBr
     assert len(ask(broker, named("a")).brokers) == 3
     broker.now_ms += 1
     assert [b.node_id for b in ask(broker, named("a")).brokers] == [1, 3]
+
+
+def test_a_leader_that_has_just_stopped_answering_is_shown_as_none(broker: OneBroker) -> None:
+    """Clients ask sooner than anybody can be elected, and come back only if there is no leader."""
+    node = broker.node
+
+    def leaders() -> list[tuple[int, int]]:
+        partitions = ask(broker, named("a")).topics[0].partitions
+        return [(p.leader_id, p.error_code) for p in partitions]
+
+    def hear(answer: PeerReplied | PeerFailed) -> None:
+        node.step(answer, broker.now_ms, broker.wall_ms)
+
+    unknown = (-1, ErrorCode.LEADER_NOT_AVAILABLE)
+    hear(PeerFailed(1, 2, "connection closed by the broker"))
+    assert leaders() == [(1, 0), unknown]
+    broker.now_ms += DOUBT_MS - 1
+    hear(PeerFailed(2, 2, "connection refused"))
+    assert leaders() == [(1, 0), unknown]
+    broker.now_ms += 1  # counted from the first failure: it may be out of our reach alone
+    assert leaders() == [(1, 0), (2, 0)]
+    hear(PeerReplied(3, 2, MetadataResponse()))
+    hear(PeerFailed(4, 2, "connection closed by the broker"))
+    assert leaders() == [(1, 0), unknown]
+    hear(PeerReplied(5, 2, MetadataResponse()))
+    assert leaders() == [(1, 0), (2, 0)]

@@ -13,12 +13,13 @@ asks again. When any topic is asked for by id, those asked for by name are passe
 does. Topics come in the order of the request.
 
 Who asks for topics by name or id is told of brokers that have just left, too: see
-`node.former_brokers`. They count as alive for nothing.
+`node.former_brokers`. They count as alive for nothing. A leader that has just stopped answering
+this broker is shown as none: see `node.reach`.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from replog.core.topics import topic_name_fault
 from replog.model.cluster import BrokerRecord, Endpoint, TopicRecord
@@ -50,6 +51,14 @@ FIRST_VERSION_WITH_LISTENER_ERROR = 6
 FIRST_VERSION_BY_ID = 12
 
 
+class _View(NamedTuple):
+    """What the answer depends on besides the topics."""
+
+    version: int
+    endpoints: dict[int, Endpoint]  # of live brokers, as the client reaches them
+    doubtful: frozenset[int]  # those among them that have just stopped answering
+
+
 def handle(node: Node, request: Received, message: MetadataRequest) -> MetadataResponse:
     """What this broker knows of the topics asked for, and of the cluster."""
     fault = _fault(request.version, message.topics)
@@ -57,6 +66,8 @@ def handle(node: Node, request: Received, message: MetadataRequest) -> MetadataR
         return _refused(fault, message.topics or [])
     cluster = node.cluster
     endpoints = reachable(cluster, request)
+    doubtful = frozenset(b for b in endpoints if node.reach.doubtful(b, node.now_ms))
+    view = _View(request.version, endpoints, doubtful)
     wanted = message.include_cluster_authorized_operations
     brokers = [_broker(cluster.brokers[b], endpoint) for b, endpoint in endpoints.items()]
     if message.topics:
@@ -68,7 +79,7 @@ def handle(node: Node, request: Received, message: MetadataRequest) -> MetadataR
         brokers=brokers,
         cluster_id=node.setup.cluster_id,
         controller_id=cluster.controller_id,
-        topics=_topics(node, request, message, endpoints),
+        topics=_topics(node, message, view),
         cluster_authorized_operations=CLUSTER_OPERATIONS if wanted else NO_OPERATIONS,
     )
 
@@ -101,15 +112,13 @@ def _refused(error: ErrorCode, topics: list[MetadataRequestTopic]) -> MetadataRe
     )
 
 
-def _topics(
-    node: Node, request: Received, message: MetadataRequest, endpoints: dict[int, Endpoint]
-) -> list[MetadataResponseTopic]:
+def _topics(node: Node, message: MetadataRequest, view: _View) -> list[MetadataResponseTopic]:
     """One answer for each topic asked for; a topic asked for twice is answered once."""
     cluster = node.cluster
     topics = message.topics
-    if topics is None or (not topics and request.version < FIRST_VERSION_WITH_NULL_FOR_ALL):
+    if topics is None or (not topics and view.version < FIRST_VERSION_WITH_NULL_FOR_ALL):
         chosen = list(cluster.topics.values())
-        return [_topic(topic, request, message, endpoints) for topic in chosen]
+        return [_topic(topic, message, view) for topic in chosen]
     answers: dict[bytes | str, MetadataResponseTopic] = {}
     if not cluster.brokers:
         return [_not_yet(topic) for topic in topics]
@@ -121,14 +130,14 @@ def _topics(
                 error_code=ErrorCode.UNKNOWN_TOPIC_ID, name=None, topic_id=topic_id
             )
         else:
-            answers[topic_id] = _topic(cluster.topics[name], request, message, endpoints)
+            answers[topic_id] = _topic(cluster.topics[name], message, view)
     if ids:
         return list(answers.values())
     missing = []
     for name in dict.fromkeys(topic.name or "" for topic in topics):
         record = cluster.topics.get(name)
         if record is not None:
-            answers[name] = _topic(record, request, message, endpoints)
+            answers[name] = _topic(record, message, view)
         elif topic_name_fault(name) is not None:
             answers[name] = _missing(name, ErrorCode.INVALID_TOPIC_EXCEPTION)
         else:
@@ -149,36 +158,28 @@ def _missing(name: str, error: ErrorCode) -> MetadataResponseTopic:
     return MetadataResponseTopic(error_code=error, name=name, is_internal=name in INTERNAL_TOPICS)
 
 
-def _topic(
-    topic: TopicRecord,
-    request: Received,
-    message: MetadataRequest,
-    endpoints: dict[int, Endpoint],
-) -> MetadataResponseTopic:
+def _topic(topic: TopicRecord, message: MetadataRequest, view: _View) -> MetadataResponseTopic:
     wanted = message.include_topic_authorized_operations
     return MetadataResponseTopic(
         name=topic.name,
         topic_id=topic.topic_id,
         is_internal=topic.name in INTERNAL_TOPICS,
         partitions=[
-            _partition(index, record, request.version, endpoints)
-            for index, record in enumerate(topic.partitions)
+            _partition(index, record, view) for index, record in enumerate(topic.partitions)
         ],
         topic_authorized_operations=TOPIC_OPERATIONS if wanted else NO_OPERATIONS,
     )
 
 
-def _partition(
-    index: int, record: PartitionRecord, version: int, endpoints: dict[int, Endpoint]
-) -> MetadataResponsePartition:
+def _partition(index: int, record: PartitionRecord, view: _View) -> MetadataResponsePartition:
     """A leader that the client can't reach is shown as none, with the reason."""
     error, leader = ErrorCode.NONE, record.leader
-    if leader not in endpoints:
-        has_leader = leader != NO_LEADER
-        leader = NO_LEADER
+    if leader not in view.endpoints or leader in view.doubtful:
         error = ErrorCode.LEADER_NOT_AVAILABLE
-        if has_leader and version >= FIRST_VERSION_WITH_LISTENER_ERROR:
+        hidden = leader != NO_LEADER and leader not in view.doubtful
+        if hidden and view.version >= FIRST_VERSION_WITH_LISTENER_ERROR:
             error = ErrorCode.LISTENER_NOT_FOUND
+        leader = NO_LEADER
     return MetadataResponsePartition(
         error_code=error,
         partition_index=index,
@@ -189,6 +190,6 @@ def _partition(
         offline_replicas=[
             broker
             for broker in record.replicas
-            if broker not in endpoints or broker in record.failed
+            if broker not in view.endpoints or broker in record.failed
         ],
     )
