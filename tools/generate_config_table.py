@@ -103,7 +103,8 @@ REASONS = {
     "metrics": "client metrics are not taken yet",
     "transaction": "transactions are not served yet",
     "zookeeper.connect": "refused: the ZooKeeper coordinator comes later",
-    "zookeeper": "the ZooKeeper coordinator comes later",
+    "zookeeper": "accepted: our client of ZooKeeper has no such setting",
+    "zookeeper.ssl": "only PEM can be read",
 }
 
 

@@ -176,13 +176,23 @@ def test_where_brokers_meet() -> None:
     assert config(replog__coordinator="sqlite:/d/c.db").coordinator == CoordinatorAddress(
         "sqlite", "/d/c.db"
     )
-    assert "sqlite:PATH expected" in refusal(replog__coordinator="sqlite:")
-    assert "sqlite:PATH expected" in refusal(replog__coordinator="etcd:x")
-    assert "not supported yet" in refusal(zookeeper__connect="h:2181")
-    assert "not supported yet" in refusal(
-        zookeeper__connect="h:2181", replog__coordinator="zk://h:2181"
-    )
+    assert "sqlite:PATH or" in refusal(replog__coordinator="sqlite:")
+    assert "sqlite:PATH or" in refusal(replog__coordinator="etcd:x")
+    ensemble = CoordinatorAddress("zk", "h:2181,i:2182/a/b")
+    assert config(zookeeper__connect="h, i:2182/a/b/").coordinator == ensemble
+    assert config(replog__coordinator="zk://h:2181,i:2182/a/b").coordinator == ensemble
+    both = config(zookeeper__connect="h,i:2182/a/b", replog__coordinator="zk://h:2181,i:2182/a/b")
+    assert both.coordinator == ensemble
+    assert config(zookeeper__connect="h:2181").coordinator == CoordinatorAddress("zk", "h:2181")
+    for wrong in ("h:x", ":2181", "h:0", "h:65536", "h,,i", "h/a//b"):
+        assert "zookeeper.connect" in refusal(zookeeper__connect=wrong)
+    assert "disagree" in refusal(zookeeper__connect="h/a", replog__coordinator="zk://h/b")
     assert "disagree" in refusal(zookeeper__connect="h:2181", replog__coordinator="sqlite:/x")
+
+
+def test_nodes_in_zookeeper_can_be_protected_only_as_somebodys() -> None:
+    assert "replog.zookeeper.digest" in refusal(zookeeper__set__acl="true")
+    assert config(zookeeper__set__acl="true", replog__zookeeper__digest="u:p").given
 
 
 def test_what_would_be_dangerous_to_ignore_is_refused() -> None:

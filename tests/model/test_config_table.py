@@ -62,6 +62,7 @@ READ_AS = {
     "node.id": "node_id",
     "replica.selector.class": ".rack_aware_reads",
     "replog.coordinator": ".coordinator",
+    "zookeeper.connect": ".coordinator",
 }
 
 

@@ -10,6 +10,8 @@ from replog.model.listeners import Listener, advertised, listening
 # Names that others define under these prefixes are taken as they come.
 OPEN_PREFIXES = ("listener.name.", "rlmm.config.", "rsm.config.")
 
+ZOOKEEPER_PORT = 2181
+
 _MINUTE_MS = 60_000
 _HOUR_MS = 60 * _MINUTE_MS
 
@@ -17,8 +19,8 @@ _HOUR_MS = 60 * _MINUTE_MS
 class CoordinatorAddress(NamedTuple):
     """Where the brokers of a cluster meet."""
 
-    kind: str  # "sqlite"
-    path: str
+    kind: str  # "sqlite" or "zk"
+    path: str  # of the database, or HOST:PORT,HOST:PORT/CHROOT
 
 
 class _BrokerValues:
@@ -236,21 +238,17 @@ class BrokerConfig(_BrokerValues, _NamedValues):
 
     def _coordinator(self) -> CoordinatorAddress | None:
         address, zookeeper = self.str("replog.coordinator"), self.str("zookeeper.connect")
+        found = None
         if zookeeper:
-            other = f"zk://{zookeeper}"
-            if address and address.rstrip("/") != other.rstrip("/"):
+            found = CoordinatorAddress("zk", _ensemble("zookeeper.connect", zookeeper))
+        if address:
+            named = _coordinator_address(address)
+            if found is not None and found != named:
                 raise ConfigError(
                     f"replog.coordinator={address} and zookeeper.connect={zookeeper} disagree"
                 )
-            address = other
-        if not address:
-            return None
-        if address.startswith("zk://"):
-            raise ConfigError(f"{address}: ZooKeeper is not supported yet; use sqlite:PATH")
-        kind, _, path = address.partition(":")
-        if kind != "sqlite" or not path:
-            raise ConfigError(f"replog.coordinator={address}: sqlite:PATH expected")
-        return CoordinatorAddress(kind, path)
+            found = named
+        return found
 
     def _check_together(self) -> None:
         """What single values can't tell, and what would be dangerous to ignore."""
@@ -276,3 +274,37 @@ class BrokerConfig(_BrokerValues, _NamedValues):
             )
         if self.bool("remote.log.storage.system.enable"):
             raise ConfigError("remote.log.storage.system.enable=true: there is no tiered storage")
+        if self.bool("zookeeper.set.acl") and not self.str("replog.zookeeper.digest"):
+            raise ConfigError(
+                "zookeeper.set.acl=true: replog.zookeeper.digest=USER:PASSWORD must say whose the "
+                "nodes are"
+            )
+
+
+def _coordinator_address(text: str) -> CoordinatorAddress:
+    if text.startswith("zk://"):
+        return CoordinatorAddress("zk", _ensemble("replog.coordinator", text[len("zk://") :]))
+    kind, _, path = text.partition(":")
+    if kind != "sqlite" or not path:
+        raise ConfigError(
+            f"replog.coordinator={text}: sqlite:PATH or zk://HOST:PORT,HOST:PORT/CHROOT expected"
+        )
+    return CoordinatorAddress(kind, path)
+
+
+def _ensemble(name: str, text: str) -> str:
+    """HOST:PORT,HOST:PORT/CHROOT in one spelling: every port named, no slash at the end."""
+    servers, slash, chroot = text.strip().partition("/")
+    parts = [part.strip() for part in servers.split(",")]
+    chroot = (slash + chroot).rstrip("/")
+    named = []
+    for part in parts:
+        host, colon, port = part.rpartition(":")
+        if not colon or part.endswith("]"):
+            host, port = part, str(ZOOKEEPER_PORT)
+        if not host or not (port.isascii() and port.isdigit() and 0 < int(port) < 65_536):
+            raise ConfigError(f"{name}={text}: {part!r} is not HOST:PORT")
+        named.append(f"{host}:{port}")
+    if "//" in chroot:
+        raise ConfigError(f"{name}={text}: {chroot!r} is not the path of a node")
+    return ",".join(named) + chroot

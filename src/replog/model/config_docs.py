@@ -191,13 +191,17 @@ DOCS: Final[dict[str, str]] = {
     ),
     "replica.socket.timeout.ms": "How long a fetch from a leader waits for its answer.",
     "replog.coordinator": (
-        "Where brokers meet: sqlite:PATH. All brokers of a cluster name the same one."
+        "Where brokers meet: sqlite:PATH on one machine, zk://HOST:PORT,HOST:PORT/CHROOT on "
+        "several. All brokers of a cluster name the same one."
     ),
     "replog.durability": (
         "What an acknowledgement of acks=all stands for: replicated (in the page cache of the "
         "ISR) or fsync (on stable storage of the ISR)."
     ),
     "replog.session.silence.ms": "A broker that is silent for so long is taken for dead.",
+    "replog.zookeeper.digest": (
+        "USER:PASSWORD that this broker is known by to ZooKeeper (scheme digest)."
+    ),
     "request.timeout.ms": "How long a request to another broker waits for its answer.",
     "retention.bytes": "Size beyond which a partition drops its oldest segments; -1 for no limit.",
     "retention.ms": "Age at which segments are deleted; -1 for never.",
@@ -219,5 +223,29 @@ DOCS: Final[dict[str, str]] = {
     "unclean.leader.election.enable": (
         "A replica that may lack committed records may lead when no other can."
     ),
-    "zookeeper.connect": "Another spelling of replog.coordinator=zk://...",
+    "zookeeper.connect": "Another spelling of replog.coordinator=zk://..., without the zk://.",
+    "zookeeper.connection.timeout.ms": (
+        "How long a broker that starts waits for a ZooKeeper server; zookeeper.session.timeout.ms"
+        " when not set."
+    ),
+    "zookeeper.session.timeout.ms": (
+        "After so long without a sign of life ZooKeeper itself ends the session of a broker; "
+        "other brokers notice most deaths at once."
+    ),
+    "zookeeper.set.acl": (
+        "Nodes in ZooKeeper can be changed only by the user of replog.zookeeper.digest, and the "
+        "secret between brokers be read by nobody else."
+    ),
+    "zookeeper.ssl.client.enable": "TLS to ZooKeeper.",
+    "zookeeper.ssl.endpoint.identification.algorithm": (
+        "Empty: the name in the certificate of a ZooKeeper server is not compared with the host's."
+    ),
+    "zookeeper.ssl.keystore.location": (
+        "PEM file with key and certificate that this broker shows to ZooKeeper."
+    ),
+    "zookeeper.ssl.keystore.password": "Of the key in that file.",
+    "zookeeper.ssl.truststore.location": (
+        "PEM file with the authorities that may have signed ZooKeeper's certificates; the "
+        "system's when not set."
+    ),
 }

@@ -111,8 +111,8 @@ class Membership:
 
     # ---- sessions and registration -------------------------------------------------------
 
-    def on_session_started(self, session: str) -> None:
-        """Register under the new session."""
+    def on_session_started(self, session: str, patience_ms: float) -> None:
+        """Register under the new session; what a dead process has left is gone in `patience_ms`."""
         if self.session is not None:
             self.on_session_ended("replaced by a new one")
         self.session = session
@@ -120,7 +120,7 @@ class Membership:
         if self.departure.wanted:
             return
         patience = DUPLICATE_PATIENCE * self._node.config.replog_session_silence_ms
-        self._register_until_ms = self._node.now_ms + patience
+        self._register_until_ms = self._node.now_ms + max(patience, patience_ms)
         self._register()
         self._start_refreshing()
 

@@ -207,7 +207,7 @@ class Node:
             case CoordinatorChanged():
                 self.membership.on_changed(event.paths)
             case SessionStarted():
-                self.membership.on_session_started(event.session)
+                self.membership.on_session_started(event.session, event.patience_ms)
             case SessionEnded():
                 self.membership.on_session_ended(event.reason)
             case StopRequested():

@@ -27,8 +27,13 @@ from replog.model.ids import topic_id_text
 from replog.model.inputs import StopRequested
 from replog.node.log_folder import FolderSetup
 from replog.node.node import Node, NodeSetup
-from replog.runtime.coordination.port import CoordinationError, SessionSettings
-from replog.runtime.coordination.sqlite import SqliteCoordination
+from replog.runtime.coordination.opening import open_coordination
+from replog.runtime.coordination.port import (
+    Coordination,
+    CoordinationError,
+    CoordinationUnreachable,
+    SessionSettings,
+)
 from replog.runtime.errors import StartError
 from replog.runtime.limits import Limits
 from replog.runtime.listener import Listener, ListenError, listen
@@ -40,6 +45,7 @@ _log = logging.getLogger("replog.broker")
 
 EXIT_OK: Final = 0
 EXIT_FAILED: Final = 1
+EXIT_TRY_AGAIN: Final = 75  # of a broker that can't reach its coordinator: nobody need mend it
 
 OWN_COORDINATOR: Final = ".coordinator/replog.db"  # of a broker that is a cluster of its own
 DESCRIPTORS_KEPT: Final = 1_000  # for log files: so many fewer connections
@@ -78,7 +84,7 @@ class BrokerProcess:
         self._config = config
         self._log_dirs = LogDirs(config.log_dirs)
         self._sockets: list[socket.socket] = []
-        self._coordination: SqliteCoordination | None = None
+        self._coordination: Coordination | None = None
         self._stop_signals = 0
 
     def run(self) -> int:
@@ -86,7 +92,9 @@ class BrokerProcess:
         started = time.monotonic()
         try:
             self._take_places()
-            coordination = self._coordination = self._open_coordination()
+            coordination = self._coordination = open_coordination(
+                self._config, self._log_dirs.paths[0] / OWN_COORDINATOR
+            )
             cluster = join_cluster(coordination)
             folders = self._log_dirs.claim(
                 cluster_id=cluster.cluster_id, node_id=self._config.node_id
@@ -95,6 +103,8 @@ class BrokerProcess:
             loop = _new_loop()
             host = NodeLoop(loop, node, coordination, cluster, self._limits())
             return self._serve(host, node, started)
+        except CoordinationUnreachable as error:
+            raise StartError(str(error), EXIT_TRY_AGAIN) from error
         except (ListenError, CoordinationError, DiskError) as error:
             raise StartError(str(error)) from error
         except OSError as error:
@@ -121,12 +131,6 @@ class BrokerProcess:
             return asked if asked >= 0 else None
 
         return size("socket.send.buffer.bytes"), size("socket.receive.buffer.bytes")
-
-    def _open_coordination(self) -> SqliteCoordination:
-        address = self._config.coordinator
-        own = self._log_dirs.paths[0] / OWN_COORDINATOR
-        path = own if address is None else Path(address.path)
-        return SqliteCoordination(path.absolute())
 
     def _make_node(self, cluster: Cluster, folders: list[FolderSetup]) -> Node:
         setup = NodeSetup(
@@ -189,7 +193,13 @@ class BrokerProcess:
         host.start(node.start())
         if self._coordination is not None:
             silence = self._config.replog_session_silence_ms
-            settings = SessionSettings(node.broker_id, silence_ms=silence)
+            first = node.setup.endpoints[0]  # the one between brokers
+            settings = SessionSettings(
+                node.broker_id,
+                process=f"{node.setup.folder_id}@{node.setup.boot_id}",
+                address=(first.host, first.port),
+                silence_ms=silence,
+            )
             self._coordination.start(settings, host.post_threadsafe)
         for listener in listeners:
             listener.start()
@@ -232,7 +242,7 @@ class BrokerProcess:
         self._log_dirs.give_back()
 
 
-def join_cluster(coordination: SqliteCoordination) -> Cluster:
+def join_cluster(coordination: Coordination) -> Cluster:
     """The cluster's id and secret; whoever comes first makes them up."""
     coordination.write_now([Create(CLUSTER_ID, topic_id_text(secrets.token_bytes(16)).encode())])
     coordination.write_now([Create(SECRET, secrets.token_bytes(32))])
@@ -309,7 +319,7 @@ def run_broker_settings(given: dict[str, str]) -> int:
         return BrokerProcess(config).run()
     except StartError as error:
         print(f"replog: broker {config.node_id}: {error}", file=sys.stderr, flush=True)
-        return EXIT_FAILED
+        return error.exit_code
 
 
 def run_broker(path: Path) -> int:

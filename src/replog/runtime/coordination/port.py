@@ -26,6 +26,10 @@ class CoordinationError(Exception):
     """The coordinator can't be used at all; the text is one line for the operator."""
 
 
+class CoordinationUnreachable(CoordinationError):
+    """The coordinator does not answer now, and may do so later."""
+
+
 @dataclass(frozen=True, slots=True)
 class SessionSettings:
     """How a broker shows that it lives."""

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Final
 
-from replog.runtime.coordination.port import CoordinationError
+from replog.runtime.coordination.port import CoordinationError, CoordinationUnreachable
 
 STATE_POLL_S: Final = 0.05
 RETRY_S_MAX: Final = 1.0  # between attempts to reach a server
@@ -74,7 +74,7 @@ class ZkClient:
         except BaseException as error:
             self.close()
             if isinstance(error, _kazoo_errors()):
-                raise CoordinationError(f"{settings}: {_reason(error)}") from error
+                raise CoordinationUnreachable(f"{settings}: {_reason(error)}") from error
             raise
         self.kazoo.add_listener(lambda state: on_state(self, state))
 
@@ -113,7 +113,7 @@ class ZkClient:
             if self.kazoo.client_state == "AUTH_FAILED":
                 raise CoordinationError(f"{settings}: the digest is refused")
             if left_s <= 0 or stopped.is_set():
-                raise CoordinationError(f"{settings} can't be reached: no server takes us")
+                raise CoordinationUnreachable(f"{settings} can't be reached: no server takes us")
 
 
 def _kazoo(settings: ZkSettings) -> Any:

@@ -44,6 +44,7 @@ from replog.runtime.coordination.pings import Address, PingHandlers, Pings, now_
 from replog.runtime.coordination.port import (
     ANYTHING,
     CoordinationError,
+    CoordinationUnreachable,
     Post,
     SessionSettings,
 )
@@ -109,7 +110,7 @@ class ZooKeeperCoordination:
             try:
                 return self._connected_tree().read(roots)
             except (Unreachable, SessionGone) as error:
-                raise CoordinationError(f"{self._zk} can't be read: {error}") from error
+                raise CoordinationUnreachable(f"{self._zk} can't be read: {error}") from error
 
     def write_now(self, operations: Sequence[Operation]) -> WriteResult:
         for index, operation in enumerate(operations):
@@ -118,7 +119,7 @@ class ZooKeeperCoordination:
         with self._direct:
             result = self._connected_tree().write(operations)
         if result == WriteFailed(WriteError.UNKNOWN):
-            raise CoordinationError(f"{self._zk} can't be written")
+            raise CoordinationUnreachable(f"{self._zk} can't be written")
         return result
 
     def close(self) -> None:
@@ -206,7 +207,7 @@ class ZooKeeperCoordination:
         if self._tree is None:
             self._open()
         if self._tree is None:
-            raise CoordinationError(f"{self._zk} can't be reached")
+            raise CoordinationUnreachable(f"{self._zk} can't be reached")
         return self._tree
 
     def _open(self) -> None:

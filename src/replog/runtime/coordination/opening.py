@@ -1,0 +1,50 @@
+"""The coordinator that a configuration names."""
+
+from pathlib import Path
+
+from replog.model.broker_config import BrokerConfig
+from replog.runtime.coordination.port import Coordination
+from replog.runtime.coordination.zk_client import ZkSettings, ZkTls
+
+
+def open_coordination(config: BrokerConfig, own: Path) -> Coordination:
+    """A door to it; `own` is the database of a broker that is a cluster of its own.
+
+    A database is opened now, an ensemble when it is first needed. Raises CoordinationError.
+    """
+    address = config.coordinator
+    if address is not None and address.kind == "zk":
+        from replog.runtime.coordination.zookeeper import ZooKeeperCoordination
+
+        return ZooKeeperCoordination(zookeeper_settings(config, address.path))
+    from replog.runtime.coordination.sqlite import SqliteCoordination
+
+    path = own if address is None else Path(address.path)
+    return SqliteCoordination(path.absolute())
+
+
+def zookeeper_settings(config: BrokerConfig, ensemble: str) -> ZkSettings:
+    """What `zookeeper.*` says; `ensemble` is HOST:PORT,HOST:PORT/CHROOT."""
+    hosts, slash, chroot = ensemble.partition("/")
+    session_ms = config.int("zookeeper.session.timeout.ms")
+    first_ms = config.value("zookeeper.connection.timeout.ms")
+    return ZkSettings(
+        hosts,
+        slash + chroot,
+        session_timeout_ms=session_ms,
+        connection_timeout_ms=first_ms if isinstance(first_ms, int) else session_ms,
+        digest=config.str("replog.zookeeper.digest"),
+        set_acl=config.bool("zookeeper.set.acl"),
+        tls=_tls(config) if config.bool("zookeeper.ssl.client.enable") else None,
+    )
+
+
+def _tls(config: BrokerConfig) -> ZkTls:
+    keystore = config.str("zookeeper.ssl.keystore.location") or None
+    return ZkTls(
+        ca=config.str("zookeeper.ssl.truststore.location") or None,
+        certificate=keystore,
+        key=keystore,
+        key_password=config.str("zookeeper.ssl.keystore.password"),
+        check_hostname=bool(config.str("zookeeper.ssl.endpoint.identification.algorithm")),
+    )
