@@ -204,7 +204,7 @@ def test_a_port_in_use_is_found_before_anything_is_made(tmp_path: Path) -> None:
         taken.listen()
         port = taken.getsockname()[1]
         planned = LocalCluster.plan(tmp_path / "data", brokers=2, port=port - 1)
-        with pytest.raises(ClusterError, match=f"port {port} is in use"):
+        with pytest.raises(ClusterError, match=f"port ({port - 1}|{port}) is in use"):
             planned.up()
     assert list(tmp_path.iterdir()) == []
 

@@ -14,7 +14,7 @@ from typing import Any
 
 from replog.cli.errors import FAILED, OK, Failure, UsageError
 from replog.cli.ledger import Writer, judge
-from replog.cli.options import Arguments, Parser, add_format, examples, port
+from replog.cli.options import Arguments, Parser, add_coordinator, add_format, examples, port
 from replog.cli.output import print_json
 from replog.cli.replica_files import compare_replicas
 from replog.cli.traffic import Consumer, Producer, client_library, read_everything
@@ -32,6 +32,7 @@ def failover_options(parser: Parser) -> None:
         "replog demo failover",
         "replog demo failover --kill              SIGKILL instead of SIGTERM",
         "replog demo failover --data ./walk --format json",
+        "replog demo failover --coordinator zk://127.0.0.1:2181/demo",
     )
     parser.add_argument("--kill", action="store_true", help="stop brokers by SIGKILL")
     parser.add_argument(
@@ -41,6 +42,7 @@ def failover_options(parser: Parser) -> None:
     parser.add_argument(
         "--rate", type=int, default=500, metavar="N", help="records a second (default: 500)"
     )
+    add_coordinator(parser)
     add_format(parser)
 
 
@@ -71,7 +73,12 @@ def failover(arguments: Arguments) -> int:
         raise Failure(f"{folder} is not empty: the demo needs a fresh cluster")
     show = _Show(arguments)
     outcome = Outcome()
-    cluster = WalkCluster(folder, first_port=arguments.port, kill=arguments.kill)
+    cluster = WalkCluster(
+        folder,
+        first_port=arguments.port,
+        kill=arguments.kill,
+        coordinator=arguments.coordinator,
+    )
     try:
         cluster.begin()
         try:

@@ -42,8 +42,8 @@ from replog.model.ids import GROUP_OFFSETS_TOPIC, INTERNAL_TOPICS, NO_LEADER, To
 from replog.model.partition import PartitionRecord
 from replog.node.producer_ids import BLOCK_SIZE, JSON_VERSION
 from replog.records.errors import CorruptBatch
+from replog.runtime.coordination.opening import open_coordination
 from replog.runtime.coordination.port import CoordinationError
-from replog.runtime.coordination.sqlite import SqliteCoordination
 from replog.runtime.errors import StartError
 from replog.runtime.local_cluster import LocalCluster
 from replog.runtime.log_dirs import lock_folder
@@ -196,8 +196,10 @@ class StoppedCluster:
         try:
             if not look_only:
                 self._lock()
-            if cluster.coordinator.exists() or not look_only:
-                self._coordination = SqliteCoordination(cluster.coordinator)
+            address = cluster.config.coordinator
+            elsewhere = address is not None and address.kind != "sqlite"
+            if elsewhere or cluster.coordinator.exists() or not look_only:
+                self._coordination = open_coordination(cluster.config)
                 self._open.callback(self._coordination.close)
                 nodes = self._coordination.read_now([TOPICS, CONFIG_TOPICS, PRODUCER_ID_BLOCK])
         except StartError as error:

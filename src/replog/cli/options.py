@@ -71,6 +71,16 @@ positive.__name__ = not_negative.__name__ = "number"
 port.__name__ = "port"
 
 
+def add_coordinator(parser: Parser) -> None:
+    """`--coordinator`: where the brokers of a new cluster meet."""
+    parser.add_argument(
+        "--coordinator",
+        metavar="ADDRESS",
+        help="zk://HOST:PORT,HOST:PORT/CHROOT: a ZooKeeper ensemble "
+        "(default: a database in the data folder)",
+    )
+
+
 def settings(pairs: list[str] | None, option: str) -> dict[str, str]:
     """`NAME=VALUE` pairs as a mapping. Raises UsageError for what is none, or given twice."""
     from replog.cli.errors import UsageError

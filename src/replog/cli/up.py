@@ -9,6 +9,7 @@ from replog.cli.errors import OK, Failure
 from replog.cli.options import (
     Arguments,
     Parser,
+    add_coordinator,
     add_data,
     add_format,
     examples,
@@ -50,6 +51,7 @@ def up_options(parser: Parser) -> None:
         "replog up --detach                         in the background; 'replog down' stops them",
         "replog up --brokers 5 --port 19092 --data ./cluster --detach",
         "replog up --set min.insync.replicas=2 --set num.partitions=6",
+        "replog up --coordinator zk://zk1:2181,zk2:2181,zk3:2181/replog",
     )
     parser.add_argument("--brokers", type=positive, metavar="N", help="default: 3")
     parser.add_argument(
@@ -68,6 +70,7 @@ def up_options(parser: Parser) -> None:
     parser.add_argument(
         "--detach", action="store_true", help="return when the brokers are ready, and leave them"
     )
+    add_coordinator(parser)
     add_data(parser)
     add_format(parser)
 
@@ -111,12 +114,17 @@ def _plan(folder: Path, arguments: Arguments) -> "LocalCluster":
         first_port = first_port or there.members[0].port
         known = dict(there.settings)
     brokers = brokers or 3
+    given = settings(arguments.set, "--set")
+    if arguments.coordinator:
+        given = settings(
+            [f"replog.coordinator={arguments.coordinator}", *(arguments.set or ())], "--set"
+        )
     return LocalCluster.plan(
         folder,
         brokers=brokers,
         first_id=first_id or 0,
         port=first_port or 9092,
-        settings=local_defaults(brokers) | known | settings(arguments.set, "--set"),
+        settings=local_defaults(brokers) | known | given,
     )
 
 

@@ -22,8 +22,8 @@ from replog.cli.walkthrough import (
 from replog.model.coordination import StoredNode
 from replog.model.messages.create_topics import CreatableTopic
 from replog.runtime.client import AdminClient, ClientError
-from replog.runtime.coordination.port import CoordinationError
-from replog.runtime.coordination.sqlite import SqliteCoordination
+from replog.runtime.coordination.opening import open_coordination
+from replog.runtime.coordination.port import Coordination, CoordinationError
 from replog.runtime.local_cluster import ClusterError, LocalCluster
 
 TOPIC = "walk-through"
@@ -33,9 +33,13 @@ CALL_TIMEOUT_S = 5.0
 class WalkCluster:
     """Starts brokers, stops them, and reads what they and the coordinator say."""
 
-    def __init__(self, folder: Path, *, first_port: int | None, kill: bool) -> None:
+    def __init__(
+        self, folder: Path, *, first_port: int | None, kill: bool, coordinator: str | None = None
+    ) -> None:
         self._kill = kill
         given = local_defaults(len(BROKERS)) | {"auto.leader.rebalance.enable": "false"}
+        if coordinator:
+            given["replog.coordinator"] = coordinator
         try:
             self._cluster = LocalCluster.plan(
                 folder,
@@ -46,7 +50,7 @@ class WalkCluster:
         except ClusterError as error:
             raise Failure(str(error)) from error
         self._alive = set(BROKERS)
-        self._store: SqliteCoordination | None = None
+        self._store: Coordination | None = None
         self.partitions = range(len(ASSIGNMENT))
         self.bootstrap = self._cluster.bootstrap_servers
 
@@ -59,7 +63,7 @@ class WalkCluster:
             self._cluster.wait_ready(READY_TIMEOUT_S)
         except ClusterError as error:
             raise Failure(str(error)) from error
-        self._store = SqliteCoordination(self._cluster.coordinator, create=False)
+        self._store = open_coordination(self._cluster.config)
         with self._client() as client:
             topic = CreatableTopic(
                 name=TOPIC, num_partitions=len(ASSIGNMENT), replication_factor=len(BROKERS)

@@ -22,6 +22,9 @@ class CoordinatorAddress(NamedTuple):
     kind: str  # "sqlite" or "zk"
     path: str  # of the database, or HOST:PORT,HOST:PORT/CHROOT
 
+    def __str__(self) -> str:
+        return f"zk://{self.path}" if self.kind == "zk" else f"{self.kind}:{self.path}"
+
 
 class _BrokerValues:
     """Attributes that hold a value of the table as it is; the name says which."""

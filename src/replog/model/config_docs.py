@@ -238,7 +238,8 @@ DOCS: Final[dict[str, str]] = {
     ),
     "zookeeper.ssl.client.enable": "TLS to ZooKeeper.",
     "zookeeper.ssl.endpoint.identification.algorithm": (
-        "Empty: the name in the certificate of a ZooKeeper server is not compared with the host's."
+        "Empty: the name in the certificate of a ZooKeeper server is not compared with the "
+        "host's."
     ),
     "zookeeper.ssl.keystore.location": (
         "PEM file with key and certificate that this broker shows to ZooKeeper."

@@ -1,5 +1,7 @@
 """Kafka's `server.properties`: the file format of `java.util.Properties`."""
 
+from collections.abc import Mapping
+
 _ESCAPES = {"t": "\t", "n": "\n", "r": "\r", "f": "\f"}
 
 
@@ -74,3 +76,14 @@ def _unescape(text: str) -> str:
 
 def _is_hex(digits: str) -> bool:
     return len(digits) == 4 and all(digit in "0123456789abcdefABCDEF" for digit in digits)
+
+
+def format_properties(values: Mapping[str, str]) -> str:
+    """The file that holds these values: the inverse of `parse_properties`."""
+    return "".join(f"{name}={_escaped(value)}\n" for name, value in values.items())
+
+
+def _escaped(value: str) -> str:
+    """A value as part of a line; one that begins with a space would lose it."""
+    text = value.replace("\\", "\\\\").replace("\n", "\\n").replace("\r", "\\r")
+    return "\\" + text if text.startswith((" ", "\t", "\f")) else text

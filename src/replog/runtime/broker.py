@@ -47,7 +47,6 @@ EXIT_OK: Final = 0
 EXIT_FAILED: Final = 1
 EXIT_TRY_AGAIN: Final = 75  # of a broker that can't reach its coordinator: nobody need mend it
 
-OWN_COORDINATOR: Final = ".coordinator/replog.db"  # of a broker that is a cluster of its own
 DESCRIPTORS_KEPT: Final = 1_000  # for log files: so many fewer connections
 
 # Most of what a broker makes dies young and has no cycles. A full collection walks everything that
@@ -92,9 +91,7 @@ class BrokerProcess:
         started = time.monotonic()
         try:
             self._take_places()
-            coordination = self._coordination = open_coordination(
-                self._config, self._log_dirs.paths[0] / OWN_COORDINATOR
-            )
+            coordination = self._coordination = open_coordination(self._config)
             cluster = join_cluster(coordination)
             folders = self._log_dirs.claim(
                 cluster_id=cluster.cluster_id, node_id=self._config.node_id

@@ -13,7 +13,6 @@ no parent. Both run the same code with the same file, and nobody dies with who s
 
 import fcntl
 import gc
-import json
 import os
 import signal
 import sys
@@ -21,13 +20,23 @@ import threading
 import time
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass
 from io import FileIO
 from pathlib import Path
 from typing import Final
 
 from replog.model.config import BrokerConfig, ConfigError
+from replog.model.properties import format_properties
 from replog.runtime.client import AdminClient, ClientError
+from replog.runtime.cluster_plan import (
+    PLAN_FILE,
+    ClusterError,
+    Member,
+    Plan,
+    describe,
+    read_plan,
+    write_plan,
+)
 from replog.runtime.last_up import default_data_dir, last_up, remember_up
 from replog.runtime.ports import PortError, check_ports, free_ports
 from replog.runtime.processes import (
@@ -38,38 +47,15 @@ from replog.runtime.processes import (
     reference,
     write_pid_file,
 )
-from replog.version import __version__
 
-__all__ = ["ClusterError", "LocalCluster", "default_data_dir", "last_up"]
+__all__ = ["PLAN_FILE", "ClusterError", "LocalCluster", "Member", "default_data_dir", "last_up"]
 
 HOST: Final = "127.0.0.1"
 PORT_MAX: Final = 65_535
 STOP_TIMEOUT_S: Final = 30.0
 READY_TIMEOUT_S: Final = 30.0
-PLAN_FILE: Final = "cluster.json"
 STARTING_FILE: Final = ".starting"
 _READY_POLL_S: Final = 0.01
-
-
-class ClusterError(Exception):
-    """What was asked for can't be done; the text is one line for the user."""
-
-
-@dataclass(frozen=True, slots=True)
-class Member:
-    """One broker of the cluster."""
-
-    broker_id: int
-    port: int
-
-
-@dataclass(frozen=True, slots=True)
-class Plan:
-    """What a cluster is: the content of cluster.json."""
-
-    members: tuple[Member, ...]
-    settings: dict[str, str] = field(default_factory=dict)  # Kafka names, for every broker
-    version: str = __version__
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,7 +81,7 @@ class LocalCluster:
     def load(cls, data_dir: Path) -> "LocalCluster":
         """The cluster that was made in this folder. Raises ClusterError when there is none."""
         data_dir = data_dir.absolute()
-        return cls(data_dir, _read_plan(data_dir))
+        return cls(data_dir, read_plan(data_dir))
 
     @classmethod
     def plan(
@@ -140,8 +126,13 @@ class LocalCluster:
         return ",".join(f"{HOST}:{member.port}" for member in self.members)
 
     @property
+    def config(self) -> BrokerConfig:
+        """What the first broker is told."""
+        return BrokerConfig(self._properties(self.members[0]))
+
+    @property
     def coordinator(self) -> Path:
-        """The coordinator's database."""
+        """The coordinator's database, unless the brokers meet elsewhere."""
         return self.data_dir / "coordinator" / "replog.db"
 
     def log_file(self, broker_id: int) -> Path:
@@ -191,7 +182,7 @@ class LocalCluster:
     def make(self) -> None:
         """Write down who belongs to the cluster. Nothing is started. Raises OSError."""
         self.data_dir.mkdir(parents=True, exist_ok=True)
-        _write_json(self.data_dir / PLAN_FILE, asdict(self._plan))
+        write_plan(self.data_dir, self._plan)
 
     def start(self, broker_id: int, timeout_s: float = READY_TIMEOUT_S) -> None:
         """Start one broker as a process that needs no parent, and wait until it has joined.
@@ -289,11 +280,17 @@ class LocalCluster:
         """The folder is new, or holds this very cluster, and nothing of it runs."""
         if not (self.data_dir / PLAN_FILE).is_file():
             return
-        there = _read_plan(self.data_dir)
+        there = read_plan(self.data_dir)
         if self.members != there.members:
-            wanted = _describe(self._plan)
+            wanted = describe(self._plan)
             raise ClusterError(
-                f"{self.data_dir} holds a cluster of {_describe(there)}, not of {wanted}"
+                f"{self.data_dir} holds a cluster of {describe(there)}, not of {wanted}"
+            )
+        if (
+            met := LocalCluster(self.data_dir, there).config.coordinator
+        ) != self.config.coordinator:
+            raise ClusterError(
+                f"the brokers of {self.data_dir} meet at {met}: 'replog coordinator' moves them"
             )
         running = self.running()
         if running:
@@ -335,19 +332,19 @@ class LocalCluster:
             os.close(lock)
 
     def _properties(self, member: Member) -> dict[str, str]:
+        elsewhere = "zookeeper.connect" in self._plan.settings
         return {
+            **({} if elsewhere else {"replog.coordinator": f"sqlite:{self.coordinator}"}),
             **self._plan.settings,
             "node.id": str(member.broker_id),
             "listeners": f"PLAINTEXT://{HOST}:{member.port}",
             "log.dirs": str(self.log_dir(member.broker_id)),
-            "replog.coordinator": f"sqlite:{self.coordinator}",
         }
 
     def _prepare(self, member: Member) -> None:
         folder = self._folder(member.broker_id)
         folder.mkdir(exist_ok=True)
-        lines = [f"{k}={_escape(v)}" for k, v in self._properties(member).items()]
-        (folder / "server.properties").write_text("\n".join(lines) + "\n")
+        (folder / "server.properties").write_text(format_properties(self._properties(member)))
 
     def _fork(self, member: Member) -> int:
         sys.stdout.flush()
@@ -439,20 +436,6 @@ class LocalCluster:
         raise ClusterError(f"there is no broker {broker_id} in {self.data_dir}: it has {ids}")
 
 
-def _read_plan(data_dir: Path) -> Plan:
-    path = data_dir / PLAN_FILE
-    try:
-        found = json.loads(path.read_text())
-        members = tuple(Member(m["broker_id"], m["port"]) for m in found["members"])
-        return Plan(members, dict(found["settings"]), found["version"])
-    except FileNotFoundError as error:
-        raise ClusterError(f"there is no cluster in {data_dir}") from error
-    except OSError as error:
-        raise ClusterError(f"{path} can't be read: {error.strerror}") from error
-    except (ValueError, KeyError, TypeError) as error:
-        raise ClusterError(f"{path} is damaged: {error!r}") from error
-
-
 def _import_broker() -> None:
     """All that a broker needs, in the parent: no thread, loop, lock, database or generator yet."""
     from replog.runtime import broker
@@ -478,19 +461,3 @@ def _last_line(path: Path) -> str:
     except OSError:
         lines = []
     return lines[-1] if lines else f"{path} says nothing"
-
-
-def _write_json(path: Path, content: object) -> None:
-    draft = path.with_suffix(".tmp")
-    draft.write_text(json.dumps(content, indent=2) + "\n")
-    draft.replace(path)
-
-
-def _escape(value: str) -> str:
-    """A value as a line of a properties file; what begins with a space would lose it."""
-    text = value.replace("\\", "\\\\").replace("\n", "\\n").replace("\r", "\\r")
-    return "\\" + text if text.startswith((" ", "\t", "\f")) else text
-
-
-def _describe(plan: Plan) -> str:
-    return f"brokers {', '.join(f'{m.broker_id} at port {m.port}' for m in plan.members)}"

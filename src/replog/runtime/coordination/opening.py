@@ -1,14 +1,17 @@
 """The coordinator that a configuration names."""
 
 from pathlib import Path
+from typing import Final
 
 from replog.model.broker_config import BrokerConfig
 from replog.runtime.coordination.port import Coordination
 from replog.runtime.coordination.zk_client import ZkSettings, ZkTls
 
+OWN: Final = ".coordinator/replog.db"  # in the log folder of a broker that is a cluster of its own
 
-def open_coordination(config: BrokerConfig, own: Path) -> Coordination:
-    """A door to it; `own` is the database of a broker that is a cluster of its own.
+
+def open_coordination(config: BrokerConfig) -> Coordination:
+    """A door to it.
 
     A database is opened now, an ensemble when it is first needed. Raises CoordinationError.
     """
@@ -19,7 +22,7 @@ def open_coordination(config: BrokerConfig, own: Path) -> Coordination:
         return ZooKeeperCoordination(zookeeper_settings(config, address.path))
     from replog.runtime.coordination.sqlite import SqliteCoordination
 
-    path = own if address is None else Path(address.path)
+    path = Path(config.log_dirs[0]) / OWN if address is None else Path(address.path)
     return SqliteCoordination(path.absolute())
 
 
