@@ -2,8 +2,9 @@
 
 from dataclasses import replace
 
+from replog.sim.fault_kinds import Fault
 from replog.sim.network import Weather
-from replog.sim.plan import Fault, Plan, make_plan
+from replog.sim.plan import Plan, make_plan
 
 RATES = {Fault.EXPIRE: 300.0, Fault.STOP: 800.0, Fault.CUT_PEERS: 800.0}
 

@@ -6,7 +6,8 @@ from concurrent.futures import ProcessPoolExecutor
 
 import pytest
 
-from replog.sim.plan import Fault, make_plan
+from replog.sim.fault_kinds import Fault
+from replog.sim.plan import make_plan
 from replog.sim.simulation import Outcome, simulate
 
 SEEDS = range(1, 101)

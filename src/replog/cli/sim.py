@@ -25,7 +25,8 @@ from replog.cli.output import print_json
 from replog.cli.sim_shrink import shrunk
 from replog.cli.sim_timeline import as_json, show
 from replog.sim.chronicle import Chronicle
-from replog.sim.plan import Fault, Plan, make_plan
+from replog.sim.fault_kinds import Fault
+from replog.sim.plan import Plan, make_plan
 from replog.sim.scenario import BadScenario, Scenario, from_text, to_text
 from replog.sim.simulation import Outcome, simulate
 

@@ -12,8 +12,8 @@ from replog.model.ids import TopicPartition
 from replog.node.partition import Partition
 from replog.records.batch import read_records
 from replog.records.header import crc_ok, iterate
-from replog.sim.broker import Host
 from replog.sim.history import Sent
+from replog.sim.host import Host
 from replog.sim.violation import Violation
 from replog.sim.world import World
 
@@ -79,29 +79,45 @@ def audit(world: World) -> dict[TopicPartition, int]:
     """Compare all logs byte by byte and check what clients were promised. Returns the ends."""
     ends = {}
     for tp in world.partitions:
-        logs = {}
-        for host in world.hosts:
-            assert host.life is not None
-            partition = host.life.node.partitions.get(tp)
-            assert partition is not None
-            logs[host.place] = _bytes_of(partition)
-        first = next(iter(logs.values()))
-        for place, data in logs.items():
-            if data != first:
-                raise Violation("replicas are equal byte by byte", f"{tp} on {place}")
-        ends[tp] = _check_bytes(tp, first)
-        values = {record.value: record.offset for record in read_records(first)}
-        in_order = [record.value for record in read_records(first)]
-        for (_, sent_to), sent in world.history.sent.items():
-            if sent_to == tp:
-                _check_sent(tp, sent, values, in_order)
+        partitions = [_partition(host, tp) for host in world.hosts]
+        start = max(partition.log_start_offset for partition in partitions)
+        logs = [_bytes_of(partition, start) for partition in partitions]
+        for host, data in zip(world.hosts, logs, strict=True):
+            if data != logs[0]:
+                raise Violation("replicas are equal byte by byte", f"{tp} on {host.place}")
+        ends[tp] = _check_bytes(tp, logs[0])
+        _check_history(world, partitions[0], start, logs[0])
     return ends
 
 
-def _bytes_of(partition: Partition) -> bytes:
-    """The whole log up to its high watermark."""
+def _partition(host: Host, tp: TopicPartition) -> Partition:
+    assert host.life is not None
+    partition = host.life.node.partitions.get(tp)
+    assert partition is not None
+    return partition
+
+
+def _check_history(world: World, partition: Partition, start: int, data: bytes) -> None:
+    """Compare what clients were promised with the log, from offset `start` on."""
+    tp, topic_id = partition.tp, partition.topic_id
+    lossy = world.oracle.may_have_lost(topic_id, tp.partition)
+    records = list(read_records(data))
+    offsets = {record.value: record.offset for record in records}
+    in_order = [record.value for record in records]
+    for (_, sent_to), sent in world.history.sent.items():
+        if sent_to != tp:
+            continue
+        for value, offset in sent.acknowledged.items():
+            if offset >= start and not world.oracle.was_lost(topic_id, tp.partition, offset):
+                _check_acknowledged(tp, sent, value, offset, offsets.get(value))
+        if sent.idempotent and not lossy:
+            _check_order(tp, sent, in_order, trimmed=start > 0)
+
+
+def _bytes_of(partition: Partition, start: int) -> bytes:
+    """The log from `start` up to its high watermark."""
     data = bytearray()
-    offset = partition.log_start_offset
+    offset = start
     while offset < partition.high_watermark:
         read = partition.log.read(offset, READ_BYTES, upto=partition.high_watermark, min_one=True)
         assert isinstance(read, LogRead)
@@ -121,22 +137,26 @@ def _check_bytes(tp: TopicPartition, data: bytes) -> int:
     return end
 
 
-def _check_sent(
-    tp: TopicPartition, sent: Sent, values: dict[bytes | None, int], in_order: list[bytes | None]
+def _check_acknowledged(
+    tp: TopicPartition, sent: Sent, value: bytes, offset: int, found: int | None
 ) -> None:
-    for value, offset in sent.acknowledged.items():
-        if values.get(value) is None:
-            raise Violation("no acknowledged record is lost", f"{tp}: {value!r} at {offset}")
-        if sent.idempotent and values[value] != offset:
-            raise Violation(
-                "an acknowledged record is at the offset that was told",
-                f"{tp}: {value!r} at {values[value]} instead of {offset}",
-            )
-    if sent.idempotent:
-        mine = set(sent.values)
-        found = [value for value in in_order if value in mine]
-        if found != sent.values:
-            raise Violation(
-                "an idempotent producer's records are there once and in order",
-                f"{tp}: {sent.producer} sent {len(sent.values)}, {len(found)} are there",
-            )
+    if found is None:
+        raise Violation("no acknowledged record is lost", f"{tp}: {value!r} at {offset}")
+    if sent.idempotent and found != offset:
+        raise Violation(
+            "an acknowledged record is at the offset that was told",
+            f"{tp}: {value!r} at {found} instead of {offset}",
+        )
+
+
+def _check_order(
+    tp: TopicPartition, sent: Sent, in_order: list[bytes | None], *, trimmed: bool
+) -> None:
+    mine = set(sent.values)
+    found = [value for value in in_order if value in mine]
+    wanted = sent.values[len(sent.values) - len(found) :] if trimmed else sent.values
+    if found != wanted:
+        raise Violation(
+            "an idempotent producer's records are there once and in order",
+            f"{tp}: {sent.producer} sent {len(sent.values)}, {len(found)} are there",
+        )

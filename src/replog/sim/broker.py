@@ -1,5 +1,4 @@
-"""A broker of the simulated world: the place with its disk, and the process that lives there at
-the moment."""
+"""A broker of the simulated world: one process on a host, from its start to its end."""
 
 from collections import deque
 from collections.abc import Callable, Sequence
@@ -24,15 +23,15 @@ from replog.node.node import Node
 from replog.sim.chance import Chance
 from replog.sim.connection import Connection, Dialer
 from replog.sim.coordinator import CoordinatorService
-from replog.sim.mem_disk import CrashNow, MemDisk
+from replog.sim.host import Host
+from replog.sim.mem_disk import CrashNow
 from replog.sim.network import Network
 from replog.sim.peers import Peers
 from replog.sim.schedule import Schedule, Target
-from replog.sim.timeline import Timeline
 from replog.sim.violation import Violation
 
 WALL_START_MS: Final = 1_700_000_000_000
-JOB_MEAN_MS: Final = 2.0  # until a job begins, and until its end is heard of
+NOTICE_MEAN_MS: Final = 800.0  # until somebody notices that a connection leads nowhere
 STEPS_AT_ONE_INSTANT_MAX: Final = 20_000  # more than this, and the node runs in a circle
 
 
@@ -52,51 +51,22 @@ class Surroundings(Protocol):
     coordinator: CoordinatorService
     observer: Observer
 
-    def make_node(self, host: "Host", *, now_ms: float, wall_ms: int) -> Node: ...
+    def make_node(self, host: Host, *, now_ms: float, wall_ms: int) -> Node: ...
 
     def dial(
         self, dialer: Dialer, source: str, broker_id: int, peer: PeerIdentity | None
     ) -> Connection: ...
 
-    def died(self, host: "Host", why: str, *, failed: bool) -> None:
+    def died(self, host: Host, why: str, *, failed: bool) -> None:
         """The process of `host` is gone."""
         ...
 
 
-class Host:
-    """A machine that stays up: it has the disk and the clocks."""
+class _Work:
+    """A slow process takes the next thing that has queued."""
 
-    def __init__(
-        self, broker_id: int, disk: MemDisk, *, clock_ms: float, wall_skew_ms: int
-    ) -> None:
-        self.broker_id = broker_id
-        self.place = f"b{broker_id}"
-        self.disk = disk
-        self.clock_ms = clock_ms  # what its monotonic clock is ahead of the world's time
-        self.wall_skew_ms = wall_skew_ms
-        self.incarnations = 0
-        self.life: Life | None = None
-        self.timeline = Timeline(self.place)
 
-    def arm_crash(self, calls: int, written: int) -> None:
-        """The process dies inside the `calls`-th disk call from now on that changes something.
-
-        Of an append, `written` bytes reach the file. Only calls of the process itself count.
-        """
-        left = calls
-
-        def before_call(call: str, path: str) -> None:
-            nonlocal left
-            left -= 1
-            if left <= 0:
-                self.disarm()
-                raise CrashNow(f"{call} {path}", written=written)
-
-        self.disk.before_call = before_call
-
-    def disarm(self) -> None:
-        """No crash at a disk call is wanted any more."""
-        self.disk.before_call = None
+_WORK: Final = _Work()
 
 
 class Life(Target):
@@ -113,11 +83,14 @@ class Life(Target):
         self.paused = False
         self.connections: dict[int, Connection] = {}
         self.outputs_until_crash: int | None = None  # a crash between two outputs is armed
+        self.flips = 0  # answers with records that leave with a wrong bit
         self.door = world.coordinator.door(self)
         self._world = world
         self._schedule = world.schedule
         self._inbox: deque[Any] = deque()
         self._busy = False
+        self._cost_ms = 0.0  # of each step
+        self._working = False  # a _WORK is on its way
         self._ticking_at = float("inf")
         self._alarm = 0  # number of the tick that counts; those set before it are void
         self._instant = (0.0, 0)
@@ -129,6 +102,11 @@ class Life(Target):
     @property
     def broker_epoch(self) -> int:
         return self.node.broker_epoch
+
+    @property
+    def now_ms(self) -> float:
+        """The world's time."""
+        return self._schedule.now_ms
 
     def start(self) -> None:
         """Load the logs and ask for a session. The process may die of an armed crash in this."""
@@ -147,17 +125,37 @@ class Life(Target):
     # ---- inputs ---------------------------------------------------------------------------------
 
     def take(self, item: Any) -> None:
-        """A node's input, an action, or the number of a tick. A stopped process lets it queue."""
+        """A node's input, an action, or the number of a tick. A stopped or slow process lets it
+        queue."""
         if not self.alive:
             return
-        if self.paused:
+        if item is _WORK:
+            self._working = False
+            if not self.paused and self._inbox:
+                self._do(self._inbox.popleft())
+                self._work_later()
+        elif self.paused or self._cost_ms or self._inbox:
             self._inbox.append(item)
-        elif isinstance(item, int):
+            self._work_later()
+        else:
+            self._do(item)
+
+    def _do(self, item: Any) -> None:
+        if isinstance(item, int):
             self._tick(item)
         elif callable(item):
             item()
         else:
             self._step(item)
+
+    def _work_later(self) -> None:
+        if self._inbox and not self._working and not self.paused:
+            self._working = True
+            self._schedule.after(self._cost_ms, self, _WORK)
+
+    def slow_down(self, cost_ms: float) -> None:
+        """Each step takes so long from now on."""
+        self._cost_ms = cost_ms
 
     def arrived(self, event: Input) -> None:
         """Hand `event` to the node: at once, or after the step that is being carried out."""
@@ -191,25 +189,32 @@ class Life(Target):
             return
         self.paused = False
         self.door.be_heard()
-        inbox, self._inbox = self._inbox, deque()
-        for item in inbox:
-            self._schedule.at(self._schedule.now_ms, self, item)
+        self._work_later()
         self._ticking_at = float("inf")
         self._arm_tick()
 
-    def die(self, why: str, *, failed: bool = False, in_order: bool = False) -> None:
-        """The process is gone, and all its memory. The disk stays."""
+    def die(
+        self, why: str, *, failed: bool = False, in_order: bool = False, silently: bool = False
+    ) -> None:
+        """The process is gone, and all its memory. The disk stays.
+
+        `silently`: so is the host, which tells nobody that its connections are gone."""
         if not self.alive:
             return
         self.alive = False
         self.host.life = None
-        self.host.disk.crash()
+        self.host.crash()
         self.host.timeline.note(self._schedule.now_ms, why)
         self._inbox.clear()
-        self.peers.hang_up()
-        for connection in list(self.connections.values()):
-            connection.refuse(why)
-        self.connections.clear()
+        connections, self.connections = list(self.connections.values()), {}
+        if silently:
+            self.peers.vanish(NOTICE_MEAN_MS)
+            for connection in connections:
+                connection.lose_end("acceptor", NOTICE_MEAN_MS)
+        else:
+            self.peers.hang_up()
+            for connection in connections:
+                connection.refuse(why)
         if in_order:
             self.door.leave()
         else:
@@ -293,7 +298,7 @@ class Life(Target):
             case ReadCoordinator():
                 self.door.read(output.token, output.roots)
             case RunJob():
-                delay = self._world.chance.delay(f"job/{self.host.place}", JOB_MEAN_MS)
+                delay = self._world.chance.delay(f"job/{self.host.place}", self.host.job_mean_ms)
                 self._schedule.after(delay, self, lambda: self._run(output))
             case Report() | Reconfigured():
                 pass  # the timeline has the one, and the other is about sockets
@@ -309,7 +314,7 @@ class Life(Target):
         if found is None:
             return
         if isinstance(output, Reply):
-            found.answer(output.token, output.message)
+            self.flips -= found.answer(output.token, output.message, flip=self.flips > 0)
         else:
             found.refuse(output.reason)
 
@@ -323,7 +328,7 @@ class Life(Target):
             return
         except DiskError as failure:
             error = str(failure)
-        delay = self._world.chance.delay(f"job/{self.host.place}", JOB_MEAN_MS)
+        delay = self._world.chance.delay(f"job/{self.host.place}", self.host.job_mean_ms)
         self._schedule.after(delay, self, JobDone(job.token, error))
 
     def _dial(self, dialer: Dialer, broker_id: int, identity: PeerIdentity) -> Connection:

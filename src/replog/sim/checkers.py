@@ -16,7 +16,7 @@ What it asserts, at each step that changes something:
 from collections.abc import Sequence
 
 from replog.model.coordination import Operation, StoredNode
-from replog.model.ids import TopicPartition
+from replog.model.ids import GROUP_OFFSETS_TOPIC, TopicPartition
 from replog.model.inputs import Input, Received
 from replog.model.messages.fetch import FetchRequest, FetchResponse
 from replog.model.messages.produce import (
@@ -76,13 +76,32 @@ class Oracle:
 
     def consumed(self, consumer: str, topic_id: bytes, partition: int, batch: BatchHeader) -> None:
         """A consumer got this batch: it must be the committed one."""
-        known = self.replicas.committed((topic_id, partition)).log.at(batch.base_offset)
+        committed = self.replicas.committed((topic_id, partition))
+        known = committed.log.at(batch.base_offset)
         found = (batch.base_offset, batch.leader_epoch, batch.crc)
+        if any((lost.base, lost.epoch, lost.crc) == found for lost in committed.lost):
+            return
         if known is None or (known.base, known.epoch, known.crc) != found:
             raise Violation(
                 "consumers read committed records only",
                 f"{consumer}, partition {partition}: {batch!r} instead of {known}",
             )
+
+    def may_have_lost(self, topic_id: bytes, partition: int) -> bool:
+        """The cluster has said that committed records of a partition may be lost."""
+        return self.replicas.committed((topic_id, partition)).lossy_epoch >= 0
+
+    def may_have_lost_offsets(self) -> bool:
+        """The cluster has said that offsets which groups committed may be lost."""
+        return any(
+            self.may_have_lost(*key)
+            for key, record in self.records.records.items()
+            if record.name.startswith(GROUP_OFFSETS_TOPIC)
+        )
+
+    def was_lost(self, topic_id: bytes, partition: int, offset: int) -> bool:
+        """What was committed at this offset is lost, which the cluster has said."""
+        return self.replicas.committed((topic_id, partition)).was_lost(offset)
 
     def committed_log(self, topic_id: bytes, partition: int) -> Shadow:
         """What is committed of a partition."""
@@ -152,7 +171,10 @@ class Oracle:
         batch = BatchHeader(given.records, 0)
         if acks == ALL:
             self.acknowledgements += 1
-            log = self.committed_log(partition.topic_id, tp.partition)
+            committed = self.replicas.committed((partition.topic_id, tp.partition))
+            if partition.leader_epoch < committed.lossy_epoch:
+                return
+            log = committed.log
             if partition.high_watermark <= part.base_offset + batch.last_offset_delta:
                 raise Violation("acks=all is given for committed records only", where)
         else:

@@ -19,12 +19,14 @@ from replog.model.messages.metadata import (
 )
 from replog.sim.chance import Chance
 from replog.sim.connection import Connection, Dialer
+from replog.sim.network import Network
 from replog.sim.schedule import Schedule, Target
 from replog.sim.transfer import newest_version
 
 OnAnswer = Callable[[Message | None], None]
 
-REFRESH_BACKOFF_MS: Final = 20.0  # between two questions for metadata
+REFRESH_BACKOFF_MS: Final = 20.0  # between two questions for metadata; doubles while in vain
+REFRESH_BACKOFF_MS_MAX: Final = 160.0
 METADATA_TIMEOUT_MS: Final = 400.0
 
 
@@ -33,6 +35,7 @@ class Ground(Protocol):
 
     schedule: Schedule
     chance: Chance
+    network: Network
     brokers: tuple[int, ...]
 
     def dial(
@@ -66,6 +69,7 @@ class SimClient(Target):
         self._connections: dict[int, Connection] = {}
         self._open: dict[Connection, deque[_Open]] = {}
         self._refreshing = False
+        self._refreshed_in_vain = 0  # in a row
 
     def take(self, item: Any) -> None:
         """An action is due."""
@@ -135,7 +139,8 @@ class SimClient(Target):
         """Ask a broker who leads what, unless that is under way; `refreshed` runs afterwards."""
         if not self._refreshing and not self.stopped:
             self._refreshing = True
-            self.later(REFRESH_BACKOFF_MS * (0.5 + self.draw("backoff")), self._ask_metadata)
+            longest = min(REFRESH_BACKOFF_MS * 2**self._refreshed_in_vain, REFRESH_BACKOFF_MS_MAX)
+            self.later(longest * (0.5 + self.draw("backoff")), self._ask_metadata)
 
     def _ask_metadata(self) -> None:
         brokers = self.ground.brokers
@@ -164,6 +169,7 @@ class SimClient(Target):
                         self.leaders[tp] = (part.leader_id, part.leader_epoch)
                     leads = self.leaders.get(tp, known)[0] >= 0
                     complete = complete and leads and part.error_code == ErrorCode.NONE
+        self._refreshed_in_vain = 0 if complete else min(self._refreshed_in_vain + 1, 5)
         self.refreshed()
         if not complete:
             self.refresh()

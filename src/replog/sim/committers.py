@@ -4,7 +4,7 @@ What was acknowledged is read again from whoever acknowledged it last, and at th
 coordinator of the healed world. It is never less, and never more than what was asked for.
 """
 
-from typing import Final
+from typing import Final, Protocol
 
 from replog.model.errors import ErrorCode
 from replog.model.ids import TopicPartition
@@ -42,16 +42,32 @@ RETRIABLE: Final = frozenset(
 )
 
 
+class OffsetsWitness(Protocol):
+    """Knows what the cluster has said of its losses."""
+
+    def may_have_lost_offsets(self) -> bool:
+        """Committed offsets may be lost."""
+        ...
+
+
 class SimCommitter(SimClient):
     """One committer. Offsets are its counter, not positions that anybody has read."""
 
     def __init__(
-        self, ground: Ground, name: str, tp: TopicPartition, *, interval_ms: float, history: History
+        self,
+        ground: Ground,
+        name: str,
+        tp: TopicPartition,
+        *,
+        interval_ms: float,
+        history: History,
+        witness: OffsetsWitness,
     ) -> None:
         super().__init__(ground, name, (tp.topic,))
         self._tp = tp
         self._interval_ms = interval_ms
         self._history = history
+        self._witness = witness
         self._coordinator = -1
         self._confirmed_by = -1  # the coordinator of the last acknowledged commit
         self._asked = NONE_STORED
@@ -170,7 +186,9 @@ class SimCommitter(SimClient):
             self._lost(error)
             return
         found = group.topics[0].partitions[0].committed_offset if not error else None
-        if found is None or not self._confirmed <= found <= self._asked:
+        if self._witness.may_have_lost_offsets():
+            self._confirmed = NONE_STORED
+        elif found is None or not self._confirmed <= found <= self._asked:
             raise Violation(
                 "an acknowledged commit is read back",
                 f"{self.name}: {found} ({error.name}) from broker {self._coordinator}, "

@@ -147,14 +147,20 @@ class Connection:
         """Greet back, as the registration that the acceptor has now."""
         self._backward.put(_Welcome(broker_epoch))
 
-    def answer(self, token: int, message: Message | None) -> None:
-        """The answer to a request, or None when none is expected; it leaves in its turn."""
+    def answer(self, token: int, message: Message | None, *, flip: bool = False) -> bool:
+        """The answer to a request, or None when none is expected; it leaves in its turn.
+
+        `flip`: with a wrong bit in its records. True when that was done."""
+        flipped = False
         slot = next((s for s in self.slots if s.token == token and not s.done), None)
         if slot is None:
             raise KeyError(f"request {token} of connection {self.number} was answered before")
         slot.done = True
         if message is not None:
             slot.answer = Parcel(message)
+            if flip:
+                flipped = slot.answer.flip(self._network.chance.at(f"flip/{self.link[1]}"))
+                self._network.flips += flipped
         while self.slots and self.slots[0].done:
             first = self.slots.popleft()
             if first.answer is None:
@@ -162,9 +168,10 @@ class Connection:
                 continue
             if self._breaks():
                 self.reset("connection reset")
-                return
+                break
             self._courier.answer(first.token, first.answer)
             self._backward.put(Answer(first.answer))
+        return flipped
 
     def request_of(self, token: int) -> Received:
         """The request that `token` names. KeyError when it was answered."""
@@ -232,6 +239,22 @@ class Connection:
         """The connection breaks: each side still gets a part of what is under way to it."""
         self._forward.finish(reason)
         self._backward.finish(reason)
+
+    def lose_end(self, end: str, notice_mean_ms: float) -> None:
+        """The connection is gone for the "dialer" or the "acceptor", and the other end does not
+        hear of it for a while. What is under way arrives."""
+        delay = self._network.chance.at(f"notice/{self.link[0]}>{self.link[1]}")
+        notice_ms = delay.expovariate(1.0) * notice_mean_ms
+        if end == "dialer":
+            dialer, self._dialer = self._dialer, None
+            self._backward.drop()
+            self._forward.fall_silent(notice_ms)
+            if dialer is not None:
+                dialer.closed(self, "connection lost")
+        else:
+            self._forward.drop()
+            self._leave_acceptor()
+            self._backward.fall_silent(notice_ms)
 
     def _breaks(self) -> bool:
         network = self._network

@@ -12,6 +12,12 @@ from replog.model.errors import ErrorCode
 from replog.model.ids import TopicPartition
 from replog.model.messages import Message
 from replog.model.messages.fetch import FetchRequest, FetchResponse, PartitionData
+from replog.model.messages.list_offsets import (
+    ListOffsetsPartition,
+    ListOffsetsRequest,
+    ListOffsetsResponse,
+    ListOffsetsTopic,
+)
 from replog.records.header import BatchHeader, crc_ok, iterate
 from replog.sim.client import Ground, SimClient
 from replog.sim.fetching import FetchConversation, Wanted
@@ -20,6 +26,7 @@ from replog.sim.violation import Violation
 
 FETCHED_EPOCH_FROM: Final = 12  # first version of Fetch with the epoch of the last record read
 FETCH_TIMEOUT_MS: Final = 700.0
+EARLIEST: Final = -2  # a timestamp that asks for the start of the log
 ASK_LEADER_AGAIN: Final = 0.05  # probability, per answer, that a follower is left for the leader
 LEADER_IS_ELSEWHERE: Final = frozenset(
     {
@@ -40,6 +47,10 @@ class Witness(Protocol):
 
     def consumed(self, consumer: str, topic_id: bytes, partition: int, batch: BatchHeader) -> None:
         """The batch was committed, or this raises."""
+        ...
+
+    def may_have_lost(self, topic_id: bytes, partition: int) -> bool:
+        """The cluster has said that committed records of the partition may be lost."""
         ...
 
 
@@ -167,11 +178,7 @@ class SimConsumer(SimClient):
             self._history.refused(error.name)
             position.reader = -1
             if lost and not from_follower:
-                raise Violation(
-                    "what a consumer has read stays there",
-                    f"{self.name} at offset {position.offset} (epoch {position.epoch}) of "
-                    f"{position.tp} got {error.name} {part.diverging_epoch} from broker {broker}",
-                )
+                self._reset(position, broker, f"{error.name} {part.diverging_epoch}")
             return True
         if part.preferred_read_replica >= 0:
             self._history.sent_elsewhere += 1
@@ -183,6 +190,32 @@ class SimConsumer(SimClient):
             self._history.read_from_followers += from_follower
             self._read(position, part.records)
         return False
+
+    def _reset(self, position: _Position, broker: int, told: str) -> None:
+        """What was read last is not there, or what is wanted is not: begin where the log does."""
+        tp, offset = position.tp, position.offset
+        where = f"{self.name} at offset {offset} (epoch {position.epoch}) of {tp}: {told}"
+        wanted = ListOffsetsPartition(partition_index=tp.partition, timestamp=EARLIEST)
+        request = ListOffsetsRequest(
+            replica_id=-1, topics=[ListOffsetsTopic(name=tp.topic, partitions=[wanted])]
+        )
+
+        def answered(message: Message | None) -> None:
+            if not isinstance(message, ListOffsetsResponse) or position.offset != offset:
+                return
+            found = message.topics[0].partitions[0]
+            if found.error_code:
+                return
+            trimmed = found.offset > offset
+            if not trimmed and not self._witness.may_have_lost(
+                self.topic_ids[tp.topic], tp.partition
+            ):
+                raise Violation("what a consumer has read stays there", where)
+            self._history.resets += 1
+            position.offset = found.offset
+            position.epoch = -1
+
+        self.ask(broker, request, answered, FETCH_TIMEOUT_MS)
 
     def _roam(self, position: _Position) -> None:
         draw = self.draw("roam")
@@ -203,7 +236,10 @@ class SimConsumer(SimClient):
                     f"{self.name} wants offset {position.offset} of {tp} and got {batch!r}",
                 )
             if not crc_ok(records, batch):
-                raise Violation("batches arrive unharmed", f"{self.name}, {tp}: {batch!r}")
+                if not self.ground.network.flips:
+                    raise Violation("batches arrive unharmed", f"{self.name}, {tp}: {batch!r}")
+                self._history.unreadable += 1
+                return
             self._witness.consumed(self.name, topic_id, tp.partition, batch)
             seen.batches.append(
                 (batch.base_offset, batch.next_offset, batch.leader_epoch, batch.crc)

@@ -1,13 +1,16 @@
 """The coordinator as the brokers of a world meet it: a tree behind delays, with sessions that end
 on silence.
 
-Answers to writes may be lost after the commit, hints come late, and a broker that is paused or cut
-off for too long loses its session without knowing it. `MemTree` holds the facts.
+A door is as ZooKeeper's are: it never reads anything older than what it has read, written or was
+told of, but what it reads may lag behind the others (`lag_ms`). Answers to writes may be lost after
+the commit, hints come late, and a broker that is paused or cut off for too long loses its session
+without knowing it. `MemTree` holds the facts.
 """
 
+from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, Final, Protocol
 
 from replog.model.coordination import (
     Operation,
@@ -26,11 +29,12 @@ from replog.model.inputs import (
     SessionStarted,
 )
 from replog.sim.chance import Chance
-from replog.sim.mem_coordination import MemTree
+from replog.sim.mem_coordination import MemTree, subtrees
 from replog.sim.network import EndOfStream, Network, Pipe
 from replog.sim.schedule import Schedule, Target
 
-PLACE = "coordinator"
+PLACE: Final = "coordinator"
+LAG_MS_MAX: Final = 1_500.0  # what a server may lag behind
 
 
 @dataclass(slots=True)
@@ -64,6 +68,14 @@ class _Call:
 
 
 @dataclass(frozen=True, slots=True)
+class _Hint:
+    """These nodes may have changed, in the write of this number or before."""
+
+    paths: frozenset[str]
+    zxid: int
+
+
+@dataclass(frozen=True, slots=True)
 class _Opening:
     """A session is wanted."""
 
@@ -90,6 +102,10 @@ class CoordinatorService:
         self.doors: list[Door] = []
         self.lost_replies = 0
         self.expirations = 0
+        self.stale_reads = 0
+        self.lag_ms = 0.0  # of the servers that are read from
+        self._halts = 0  # reasons why there is no quorum
+        self._past: deque[tuple[float, int, dict[str, StoredNode]]] = deque()
         self.on_write: WriteHook | None = None  # called after each multi that was carried out
 
     def door(self, holder: Holder) -> "Door":
@@ -98,10 +114,44 @@ class CoordinatorService:
         self.doors.append(door)
         return door
 
+    @property
+    def halted(self) -> bool:
+        """There is no quorum: no session ends."""
+        return self._halts > 0
+
+    def halt(self) -> None:
+        """The quorum is lost, for one more reason."""
+        self._halts += 1
+
+    def go_on(self) -> None:
+        """One of the reasons is gone."""
+        self._halts -= 1
+
+    def read(self, roots: tuple[str, ...], seen: int) -> tuple[int, dict[str, StoredNode]]:
+        """What a server that lags behind has, but nothing older than the write `seen`: the number
+        of its last write, and the nodes."""
+        zxid, nodes = self.tree.zxid, self.tree.nodes
+        until_ms = self.schedule.now_ms - self.lag_ms
+        for replaced_ms, older_zxid, older in reversed(self._past):
+            if replaced_ms <= until_ms or older_zxid < seen:
+                break
+            zxid, nodes = older_zxid, older
+        self.stale_reads += nodes is not self.tree.nodes
+        return zxid, subtrees(nodes, roots)
+
+    def _remember(self, zxid: int, nodes: dict[str, StoredNode]) -> None:
+        """`nodes` were the present ones until now."""
+        past, now = self._past, self.schedule.now_ms
+        past.append((now, zxid, nodes))
+        while past[0][0] < now - LAG_MS_MAX:
+            past.popleft()
+
     def write(self, session: str | None, operations: tuple[Operation, ...]) -> WriteResult:
         """Carry out one multi now."""
-        before = self.tree.nodes
+        before, zxid = self.tree.nodes, self.tree.zxid
         result, paths = self.tree.write(session, operations)
+        if isinstance(result, WriteDone):
+            self._remember(zxid, before)
         if isinstance(result, WriteDone) and self.on_write is not None:
             self.on_write(operations, before)
         self.hint(paths)
@@ -117,12 +167,13 @@ class CoordinatorService:
             delay = self.chance.delay(site, settings.hint_ms)
             if self.chance.happens(site, settings.slow_hint_probability):
                 delay += self.chance.at(site).random() * settings.slow_hint_ms
-            self.schedule.after(delay, door, CoordinatorChanged(paths))
+            self.schedule.after(delay, door, _Hint(paths, self.tree.zxid))
 
     def end_session(self, session: str) -> None:
         """The session and its ephemeral nodes are gone."""
-        before = self.tree.nodes
+        before, zxid = self.tree.nodes, self.tree.zxid
         paths = self.tree.end_session(session)
+        self._remember(zxid, before)
         if paths and self.on_write is not None:
             self.on_write((), before)
         self.hint(paths)
@@ -137,6 +188,7 @@ class Door(Target):
         self.holder = holder
         self.session: str | None = None  # as the process knows it
         self._held: str | None = None  # as the coordinator has it
+        self._seen = 0  # number of the newest write that the process knows of
         self._service = service
         self._there = Pipe(service.network, (place, PLACE), self._reached_coordinator)
         self._back = Pipe(service.network, (PLACE, place), self._reached_broker)
@@ -168,11 +220,12 @@ class Door(Target):
             return
         if isinstance(item, _Call):
             self._answer(item, WriteFailed(WriteError.UNKNOWN), None)
-        elif isinstance(item, CoordinatorChanged):
+        elif isinstance(item, _Hint):
             if self._service.network.is_cut(self._back.link):
                 self._service.schedule.after(100.0, self, item)
             else:
-                self.holder.arrived(item)
+                self._seen = max(self._seen, item.zxid)
+                self.holder.arrived(CoordinatorChanged(item.paths))
         elif isinstance(item, SessionEnded):
             self.session = None
             self.holder.arrived(item)
@@ -183,7 +236,8 @@ class Door(Target):
             self.session = item.session
             self.holder.arrived(SessionStarted(item.session))
         elif not isinstance(item, EndOfStream):
-            call, result, nodes = item
+            call, zxid, result, nodes = item
+            self._seen = max(self._seen, zxid)
             self._answer(call, result, nodes)
 
     def _answer(
@@ -206,7 +260,8 @@ class Door(Target):
                 self._back.put(_Opened(self._held))
         elif isinstance(item, _Call):
             if item.operations is None:
-                self._back.put((item, None, service.tree.read(item.roots)))
+                zxid, nodes = service.read(item.roots, self._seen)
+                self._back.put((item, zxid, None, nodes))
                 return
             result: WriteResult = WriteFailed(WriteError.SESSION_EXPIRED)
             if item.session is not None:
@@ -215,7 +270,7 @@ class Door(Target):
             if service.chance.happens(site, service.settings.lost_reply_probability):
                 service.lost_replies += 1
                 result = WriteFailed(WriteError.UNKNOWN)
-            self._back.put((item, result, None))
+            self._back.put((item, service.tree.zxid, result, None))
 
     # ---- silence ------------------------------------------------------------------------------
 
@@ -251,6 +306,8 @@ class Door(Target):
 
     def expire(self) -> None:
         """The coordinator ends the session of a broker that did nothing wrong."""
+        if self._service.halted:
+            return
         self._end()
         if self._silences == 0 and self._lost:
             self._tell_lost("the coordinator ended the session")
@@ -260,7 +317,11 @@ class Door(Target):
 
     def silent_still(self, silence: int) -> None:
         """Time is over for the silence of that number."""
-        if silence == self._silence and (self._silences > 0 or not self.holder.alive):
+        if silence != self._silence:
+            return
+        if self._service.halted:
+            self._watch(self._service.settings.silence_ms)
+        elif self._silences > 0 or not self.holder.alive:
             self._end()
 
     def _end(self) -> None:

@@ -3,10 +3,18 @@
 from collections.abc import Callable
 from typing import Any, Final
 
-from replog.sim.broker import Host
+from replog.sim import disk_faults, network_faults, process_faults
+from replog.sim.fault_kinds import Fault, FaultEvent
+from replog.sim.host import Host
 from replog.sim.occurrence import Occurrence, Scene
-from replog.sim.plan import Fault, FaultEvent, Plan
+from replog.sim.plan import Plan
 from replog.sim.schedule import Target
+
+DEEDS: Final[dict[Fault, Callable[[Occurrence], bool]]] = {
+    **process_faults.DEEDS,
+    **network_faults.DEEDS,
+    **disk_faults.DEEDS,
+}
 
 RESTART_MEAN_MS: Final = (20.0, 200.0, 800.0)  # one of these, for each process that ended
 RESTART_CALM_MS: Final = 30.0  # the mean once no faults happen any more
@@ -25,22 +33,6 @@ class Faults(Target):
         self._mends: dict[int, Callable[[], None]] = {}
         self._mend_number = 0
         self._down_ms: dict[int, float] = {}  # broker -> for how long, where a plan says it
-        self._deeds: dict[Fault, Callable[[Occurrence], bool]] = {
-            Fault.CRASH: lambda it: it.crash(it.some_life()),
-            Fault.CRASH_LEADER: lambda it: it.crash(it.leader()),
-            Fault.CRASH_CONTROLLER: lambda it: it.crash(it.controller()),
-            Fault.CRASH_ALL: Occurrence.crash_all,
-            Fault.CRASH_AT_DISK: Occurrence.crash_at_disk,
-            Fault.CRASH_BETWEEN_OUTPUTS: Occurrence.crash_between_outputs,
-            Fault.STOP: Occurrence.stop,
-            Fault.PAUSE: lambda it: it.pause(20.0, 150.0),
-            Fault.LONG_PAUSE: lambda it: it.pause(plan.coordinator.silence_ms, 800.0),
-            Fault.CUT_PEERS: Occurrence.cut_peers,
-            Fault.CUT_COORDINATOR: Occurrence.cut_coordinator,
-            Fault.CUT_CLIENTS: Occurrence.cut_clients,
-            Fault.ISOLATE: Occurrence.isolate,
-            Fault.EXPIRE: Occurrence.expire,
-        }
 
     def start(self) -> None:
         """Let everything on the plan's list happen in its time."""
@@ -49,7 +41,7 @@ class Faults(Target):
 
     def take(self, item: Any) -> None:
         if isinstance(item, FaultEvent):
-            if not self._over and self._deeds[item.fault](Occurrence(self, self._scene, item)):
+            if not self._over and DEEDS[item.fault](Occurrence(self, self._scene, item)):
                 self._count(item.fault.value)
         elif isinstance(item, Host):
             if item.life is None:
@@ -75,7 +67,8 @@ class Faults(Target):
         for number in list(self._mends):
             self._mends.pop(number)()
         for host in self._scene.hosts:
-            host.disarm()
+            host.troubles.disarm()
+            host.restart_if_useless()
             if host.life is None:
                 self._scene.schedule.after(20.0, self, host)
             else:

@@ -36,6 +36,9 @@ class History:
     consumed: int = 0  # records
     commits: int = 0  # of offsets, acknowledged
     read_back: int = 0  # of them, from coordinators
+    resets: int = 0  # of consumers to the start of a log
+    unreadable: int = 0  # batches that consumers could not read, as a bit was wrong
+    restarts: int = 0  # of producers that the cluster had forgotten with their records
     sent_elsewhere: int = 0  # answers of leaders that named a follower to read from
     read_from_followers: int = 0  # answers of followers with records in reach
     refusals: dict[str, int] = field(

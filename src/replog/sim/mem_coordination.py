@@ -6,7 +6,7 @@ it, in the shape of the port of the real world, for worlds that need no delays b
 """
 
 import itertools
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from replog.model.coordination import (
@@ -40,6 +40,16 @@ class _Draft:
     changed: set[str]
 
 
+def subtrees(nodes: Mapping[str, StoredNode], roots: Sequence[str]) -> dict[str, StoredNode]:
+    """Each root that exists in `nodes` and all that is below it."""
+    return {
+        path: node
+        for root in roots
+        for path, node in nodes.items()
+        if path == root or _is_below(path, root)
+    }
+
+
 class MemTree:
     """The tree, its sessions and its counter."""
 
@@ -53,12 +63,7 @@ class MemTree:
 
     def read(self, roots: Sequence[str]) -> dict[str, StoredNode]:
         """Each root that exists and all that is below it."""
-        return {
-            path: node
-            for root in roots
-            for path, node in self.nodes.items()
-            if path == root or _is_below(path, root)
-        }
+        return subtrees(self.nodes, roots)
 
     def sessions(self) -> dict[str, int]:
         """Broker id by session."""

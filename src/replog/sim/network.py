@@ -37,7 +37,9 @@ class Network:
         self.weather = weather
         self.late_messages = 0
         self.resets = 0
+        self.flips = 0  # answers with a wrong bit in their records
         self._cuts: dict[Link, int] = {}
+        self._drips: dict[Link, float] = {}
         self._held: dict[Link, dict[Pipe, None]] = {}
 
     def is_cut(self, link: Link) -> bool:
@@ -62,6 +64,15 @@ class Network:
     def hold(self, pipe: "Pipe") -> None:
         """`pipe` has something due and its link is cut: it goes on when the link is mended."""
         self._held.setdefault(pipe.link, {})[pipe] = None
+
+    def drip(self, links: Iterable[Link], pause_ms: float) -> None:
+        """Each connection on these links has a pause between two messages; 0: no more."""
+        for link in links:
+            self._drips[link] = pause_ms
+
+    def pause_ms(self, link: Link) -> float:
+        """The least time between two messages of one connection."""
+        return self._drips.get(link, 0.0)
 
     def delay_ms(self, link: Link) -> float:
         """How long the next message on `link` is under way."""
@@ -105,8 +116,9 @@ class Pipe(Target):
         """Send `item`; does nothing once the stream has ended."""
         if self._ended:
             return
-        now = self._network.schedule.now_ms
-        self._last_due = max(self._last_due, now + self._network.delay_ms(self.link))
+        network = self._network
+        soonest = network.schedule.now_ms + network.delay_ms(self.link)
+        self._last_due = max(self._last_due + network.pause_ms(self.link), soonest)
         self.items.append((self._last_due, item))
         self._arm()
 
@@ -124,17 +136,32 @@ class Pipe(Target):
             keep = stream.randint(0, len(self.items))
         while len(self.items) > keep:
             self.items.pop()
+        self._freeze()
+        self.put(EndOfStream(reason))
+        self._ended = True
+
+    def fall_silent(self, notice_ms: float) -> None:
+        """The sender is gone without a word. After a while the receiver notices."""
+        if self._ended:
+            return
+        self._ended = True
+        self._freeze()
+        self._network.schedule.after(notice_ms, self, EndOfStream("connection lost"))
+
+    def _freeze(self) -> None:
         for _, item in self.items:
             if isinstance(item, Freezable):
                 item.freeze()
-        self.put(EndOfStream(reason))
-        self._ended = True
 
     def resume(self) -> None:
         """The link is mended."""
         self._arm()
 
     def take(self, item: Any) -> None:
+        if isinstance(item, EndOfStream):
+            self.items.append((self._network.schedule.now_ms, item))
+            self._arm()
+            return
         self._armed = False
         if not self.items:
             return

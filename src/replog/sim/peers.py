@@ -95,6 +95,12 @@ class _Line:
             self._connection.hang_up()
             self._connection = None
 
+    def vanish(self, notice_mean_ms: float) -> None:
+        """The host is gone: nobody is told."""
+        if self._connection is not None:
+            connection, self._connection = self._connection, None
+            connection.lose_end("dialer", notice_mean_ms)
+
     # ---- what the connection tells ----------------------------------------------------------
 
     def connected(self, connection: Connection, acceptor_epoch: int) -> None:
@@ -173,3 +179,8 @@ class Peers:
         """The process is gone: all connections break."""
         for line in self._lines.values():
             line.hang_up()
+
+    def vanish(self, notice_mean_ms: float) -> None:
+        """The host is gone, and the other ends notice late."""
+        for line in self._lines.values():
+            line.vanish(notice_mean_ms)

@@ -5,12 +5,19 @@ combinations are found where the common faults are absent.
 """
 
 from dataclasses import dataclass, field
-from enum import Enum
 from typing import Final
 
 from replog.sim.chance import Chance
 from replog.sim.consumers import ConsumerPlan
 from replog.sim.coordinator import CoordinatorSettings
+from replog.sim.fault_kinds import (
+    LOSING,
+    Fault,
+    FaultEvent,
+    Promise,
+    draw_events,
+    draw_rates,
+)
 from replog.sim.network import Weather
 from replog.sim.producers import ProducerPlan
 
@@ -19,67 +26,10 @@ RACK_AWARE: Final = "org.apache.kafka.common.replica.RackAwareReplicaSelector"
 CALM: Final = Weather(mean_ms=0.4)
 
 
-class Fault(Enum):
-    """Kinds of faults. Each happens at random times, on its own."""
-
-    CRASH = "crash"
-    CRASH_LEADER = "crash of a leader"
-    CRASH_CONTROLLER = "crash of the controller"
-    CRASH_ALL = "crash of all brokers"
-    CRASH_AT_DISK = "crash at a disk call"
-    CRASH_BETWEEN_OUTPUTS = "crash between two outputs"
-    STOP = "controlled stop"
-    PAUSE = "pause"
-    LONG_PAUSE = "pause beyond the session"
-    CUT_PEERS = "cut between brokers"
-    CUT_COORDINATOR = "cut from the coordinator"
-    CUT_CLIENTS = "cut from clients"
-    ISOLATE = "cut from everybody"
-    EXPIRE = "session ended without reason"
-
-
-# Mean time between two faults of a kind, in milliseconds, at the usual rate.
-MEAN_MS: Final = {
-    Fault.CRASH: 1500.0,
-    Fault.CRASH_LEADER: 1500.0,
-    Fault.CRASH_CONTROLLER: 2500.0,
-    Fault.CRASH_ALL: 4000.0,
-    Fault.CRASH_AT_DISK: 1200.0,
-    Fault.CRASH_BETWEEN_OUTPUTS: 1500.0,
-    Fault.STOP: 2000.0,
-    Fault.PAUSE: 800.0,
-    Fault.LONG_PAUSE: 2500.0,
-    Fault.CUT_PEERS: 1200.0,
-    Fault.CUT_COORDINATOR: 2000.0,
-    Fault.CUT_CLIENTS: 2000.0,
-    Fault.ISOLATE: 2500.0,
-    Fault.EXPIRE: 2500.0,
-}
-
-
-FIRST_FAULT_MS: Final = 250.0  # the cluster gets time to form
-LEAST_GAP_MS: Final = 5.0
-
+REST_MS: Final = 2500.0  # mean pause of a producer after a burst
+PROMISES: Final = (Promise.KEPT,) * 2 + (Promise.TAILS,) * 3 + (Promise.FSYNC, Promise.NONE)
 # In how many of the seeds partitions are moved.
 MOVES_SHARE: Final = 0.3
-
-
-@dataclass(frozen=True, slots=True)
-class FaultEvent:
-    """One fault that is going to happen.
-
-    What it leaves open is drawn from a stream that is its alone, named by kind and number: a run
-    from which other faults were taken away does the same here.
-    """
-
-    at_ms: float
-    fault: Fault
-    number: int  # among those of its kind
-    broker: int | None = None  # whom it hits; None: drawn
-    lasts_ms: float | None = (
-        None  # until it is mended, or the process is started again; None: drawn
-    )
-    way: str = ""  # of what has several ways to happen; empty: drawn
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,6 +51,10 @@ class Plan:
     committers: int = 0  # clients that store offsets
     moves: bool = False  # an operator moves partitions and holds elections
     brokers: int = len(BROKERS)  # numbered from 0; each holds a replica of every partition
+    log_folders: int = 1  # of each broker
+    promise: Promise = Promise.KEPT
+    unclean: bool = False  # topics allow unclean elections; only where nothing is promised
+    trims: bool = False  # records go by retention
 
 
 def make_plan(
@@ -108,14 +62,14 @@ def make_plan(
 ) -> Plan:
     """The plan of a seed. `rates`: mean times between two faults, instead of drawn ones."""
     stream = Chance(seed).at("plan")
-    drawn = {}
-    share = stream.choice((0.25, 0.5, 0.8))
-    pace = stream.choice((0.7, 1.0, 2.0))
-    for fault in Fault:
-        chosen = stream.random() < share
-        speed = 0.5 + stream.random()
-        if chosen:
-            drawn[fault] = MEAN_MS[fault] * pace * speed
+    min_isr = stream.choice((1, 2, 2))
+    promise = stream.choice(PROMISES)
+    if promise is Promise.TAILS and min_isr == 1:
+        promise = Promise.KEPT  # one replica is enough, and so its tail is all that there is
+    allowed = [f for f in Fault if promise in LOSING.get(f, (promise,))]
+    drawn = draw_rates(stream, allowed)
+    unclean = promise is Promise.NONE and stream.random() < 0.5
+    trims = promise is not Promise.NONE and stream.random() < 0.3
     weather = Weather(
         mean_ms=stream.choice((0.3, 1.0, 4.0, 10.0)),
         spike_probability=stream.choice((0.0, 0.002, 0.02, 0.05)),
@@ -123,7 +77,6 @@ def make_plan(
         reset_probability=stream.choice((0.0, 0.0, 0.001, 0.005)),
     )
     lag = stream.choice((300, 500, 1000))
-    min_isr = stream.choice((1, 2, 2))
     framed = stream.random() < 0.3
     duration = stream.choice((2000.0, 3000.0, 5000.0)) if duration_ms is None else duration_ms
     return Plan(
@@ -145,9 +98,13 @@ def make_plan(
         producers=_producers(seed),
         consumers=_consumers(seed),
         committers=Chance(seed).at("committers").choice((0, 0, 1, 2)),
+        log_folders=stream.choice((1, 1, 2)),
+        promise=promise,
+        unclean=unclean,
+        trims=trims,
         settings={
             "replica.lag.time.max.ms": str(lag),
-            "replica.fetch.wait.max.ms": str(stream.choice((50, 100))),
+            "replica.fetch.wait.max.ms": str(stream.choice((100, 200))),
             "replica.socket.timeout.ms": str(stream.choice((300, 600))),
             "replica.fetch.backoff.ms": str(stream.choice((20, 100))),
             "replica.fetch.max.bytes": str(stream.choice((300, 4096))),
@@ -160,28 +117,22 @@ def make_plan(
             "controlled.shutdown.retry.backoff.ms": "50",
             "replica.high.watermark.checkpoint.interval.ms": str(stream.choice((100, 1000))),
             "log.flush.offset.checkpoint.interval.ms": "1000",
+            "log.retention.check.interval.ms": str(stream.choice((200, 1000))),
+            "offsets.retention.minutes": "2147483647",  # wall clocks jump
         },
         topic_settings={
             "segment.ms": str(stream.choice((150, 1000, 100_000))),
             "index.interval.bytes": str(stream.choice((100, 4096))),
             "segment.index.bytes": str(stream.choice((40, 4096))),
+            "file.delete.delay.ms": str(stream.choice((10, 500))),
+            "retention.ms": "-1",  # wall clocks jump
+            "message.timestamp.after.max.ms": str(2**62),
+            "message.timestamp.before.max.ms": str(2**62),
+            "retention.bytes": str(stream.choice((500, 3000))) if trims else "-1",
+            "unclean.leader.election.enable": str(unclean).lower(),
+            "replog.durability": "fsync" if promise is Promise.FSYNC else "replicated",
         },
     )
-
-
-def draw_events(seed: int, rates: dict[Fault, float], duration_ms: float) -> tuple[FaultEvent, ...]:
-    """Faults at random times, each kind for itself, `rates` milliseconds apart on average."""
-    chance = Chance(seed)
-    events = []
-    for fault, mean_ms in rates.items():
-        at_ms, number = FIRST_FAULT_MS, 0
-        while True:
-            at_ms += chance.delay(f"faults/{fault.value} when", mean_ms, least_ms=LEAST_GAP_MS)
-            if at_ms >= duration_ms:
-                break
-            events.append(FaultEvent(round(at_ms, 3), fault, number))
-            number += 1
-    return tuple(sorted(events, key=lambda event: event.at_ms))
 
 
 def _producers(seed: int) -> tuple[ProducerPlan, ...]:
@@ -200,6 +151,7 @@ def _producer(pace: float, order: float, *, acks: int, idempotent: bool) -> Prod
         acks=acks,
         idempotent=idempotent,
         interval_ms=15.0 + 50.0 * pace,
+        rest_ms=REST_MS,
         batches_max=10_000,
         drains_first=order < 0.5,
     )
@@ -212,7 +164,7 @@ def _consumers(seed: int) -> tuple[ConsumerPlan, ...]:
         kind = stream.choice(("leader", "leader", "rack", "roams"))
         plans.append(
             ConsumerPlan(
-                max_wait_ms=stream.choice((20, 100, 300)),
+                max_wait_ms=stream.choice((50, 200, 400)),
                 session=stream.random() < 0.5,
                 rack=f"r{stream.choice(BROKERS)}" if kind == "rack" else "",
                 roams=kind == "roams",

@@ -23,11 +23,13 @@ from replog.model.messages.produce import (
 from replog.records.batch import NO_PRODUCER, Producer, Record, build_batch
 from replog.sim.broker import WALL_START_MS
 from replog.sim.client import Ground, SimClient
+from replog.sim.consumers import Witness
 from replog.sim.history import History, Sent
 from replog.sim.violation import Violation
 
 BACKOFF_MS: Final = 5.0  # doubles with each failure in a row
 BACKOFF_MS_MAX: Final = 120.0
+BURST: Final = 20  # batches between two rests, on average
 IN_FLIGHT_MAX: Final = 5  # what an idempotent producer may have open in a partition
 RETRIABLE: Final = frozenset(
     {
@@ -52,6 +54,7 @@ class ProducerPlan:
     acks: int  # -1 (all), 0 or 1
     idempotent: bool
     interval_ms: float  # mean time between two new batches
+    rest_ms: float  # mean pause after a burst of batches; 0: no rest
     batches_max: int  # then it only finishes what is open
     drains_first: bool  # repeats a failed batch only when nothing later is in flight, as Java does
     timeout_ms: int = 600  # given to the broker
@@ -98,10 +101,12 @@ class SimProducer(SimClient):
         *,
         plan: ProducerPlan,
         history: History,
+        witness: Witness,
     ) -> None:
         super().__init__(ground, name, dict.fromkeys(tp.topic for tp in partitions))
         self.plan = plan
         self._history = history
+        self._witness = witness
         self._producer_id = -1 if plan.idempotent else -2
         self._made = 0
         self._lanes = [
@@ -137,7 +142,9 @@ class SimProducer(SimClient):
         if self._made >= self.plan.batches_max:
             return
         stream = self.ground.chance.at(f"{self.name}/make")
-        self.later(0.1 + stream.expovariate(1.0) * self.plan.interval_ms, self._make)
+        resting = self.plan.rest_ms and stream.random() < 1 / BURST
+        mean_ms = self.plan.rest_ms if resting else self.plan.interval_ms
+        self.later(0.1 + stream.expovariate(1.0) * mean_ms, self._make)
         if self._producer_id == -1:
             return
         self._made += 1
@@ -236,6 +243,8 @@ class SimProducer(SimClient):
         )
 
     def _on_produced(self, lane: _Lane, batch: _Batch, message: Message | None) -> None:
+        if lane.in_flight.get(batch.number) is not batch:
+            return  # the producer began anew meanwhile
         del lane.in_flight[batch.number]
         if message is None:
             self._again(lane, batch)
@@ -248,6 +257,10 @@ class SimProducer(SimClient):
         elif error in RETRIABLE or self._explains_itself(batch, error):
             self._note(error)
             self._again(lane, batch)
+        elif self.plan.idempotent and self._witness.may_have_lost(
+            self.topic_ids[lane.tp.topic], lane.tp.partition
+        ):
+            self._begin_anew()
         else:
             raise Violation(
                 "a producer is answered as its protocol allows",
@@ -255,6 +268,19 @@ class SimProducer(SimClient):
                 f"of {lane.tp}, sent {batch.sent} times, first value {batch.values[0]!r}",
             )
         self._pump(lane)
+
+    def _begin_anew(self) -> None:
+        """The cluster may have lost what it knew of this producer: give up what is open, and go on
+        under another id, as an application does after a fatal error."""
+        self._history.restarts += 1
+        self._producer_id = -1
+        for lane in self._lanes:
+            lane.record.idempotent = False  # nobody knows what became of its batches
+            lane.waiting.clear()
+            lane.in_flight.clear()
+            lane.next_sequence = 0
+            lane.known = False
+        self._ask_producer_id()
 
     def _explains_itself(self, batch: _Batch, error: ErrorCode) -> bool:
         """A gap, when an earlier batch was open as this one was sent."""

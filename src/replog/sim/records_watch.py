@@ -4,6 +4,7 @@ import json
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
+from replog.core.controller.stored import LOSSES, decode_losses
 from replog.model.coordination import (
     CONTROLLER_EPOCH,
     TOPICS,
@@ -29,11 +30,12 @@ class Stored:
     partition_epoch: int
     controller_epoch: int
     elr: tuple[int, ...] = ()
+    suspects: tuple[int, ...] = ()  # `last_known_elr`: may have lost what they had
 
     @property
     def electable(self) -> tuple[int, ...]:
         """Who may lead without loss: each of them holds everything committed."""
-        return self.isr + self.elr
+        return tuple(broker for broker in self.isr + self.elr if broker not in self.suspects)
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,6 +45,7 @@ class Change:
     key: Key
     before: Stored | None
     after: Stored
+    loses: bool = False  # who leads may lack committed records, and that was counted
 
 
 class RecordsWatch:
@@ -51,6 +54,7 @@ class RecordsWatch:
     def __init__(self) -> None:
         self.records: dict[Key, Stored] = {}
         self.elections = 0
+        self.losses = 0  # elections that were counted, as records may be lost by them
         self.isr_changes = 0
         self._keys: dict[str, Key] = {}  # path of a state node -> partition
         self._controller_epoch = -1
@@ -69,14 +73,19 @@ class RecordsWatch:
         if touched and operations[0].path != CONTROLLER_EPOCH:
             raise Violation("writes of the controller are fenced", f"{operations}")
         self._check_controller_epoch(after)
+        counted = _losses(after) - _losses(before)
+        self.losses += counted
         changes = []
         for path in touched:
             if path.endswith("/state") and path in after:
-                change = self._changed(path, after)
+                change = self._changed(path, after, may_lose=counted > 0)
                 if change is not None:
                     changes.append(change)
             elif path in before and path not in after:
                 self._forget(path)
+        lossy = [change for change in changes if change.loses]
+        if len(lossy) > counted:
+            raise Violation("elections that may lose records are counted", f"{lossy}, {counted}")
         return changes
 
     def _check_controller_epoch(self, after: dict[str, StoredNode]) -> None:
@@ -92,7 +101,7 @@ class RecordsWatch:
         for state in [p for p in self._keys if p == path or p.startswith(path + "/")]:
             self.records.pop(self._keys.pop(state), None)
 
-    def _changed(self, path: str, after: dict[str, StoredNode]) -> Change | None:
+    def _changed(self, path: str, after: dict[str, StoredNode], *, may_lose: bool) -> Change | None:
         topic_path, _, rest = path[len(TOPICS) + 1 :].partition("/partitions/")
         index = int(rest.split("/")[0])
         topic = json.loads(after[f"{TOPICS}/{topic_path}"].data)
@@ -108,16 +117,22 @@ class RecordsWatch:
             state["partition_epoch"],
             state["controller_epoch"],
             tuple(state.get("elr", ())),
+            tuple(state.get("last_known_elr", ())),
         )
         known = self.records.get(key)
         if known == record:
             return None
         for problem in _problems(known, record):
             raise Violation(problem, f"{known} to {record}")
+        loses = known is not None and _elects_a_stranger(known, record)
+        if known is not None and loses and not may_lose:
+            if record.partition_epoch == known.partition_epoch + 1:
+                raise Violation("only a member of ISR or ELR is elected", f"{known} to {record}")
+            loses = False  # several changes in one write: who was elected from what is not stored
         self.elections += known is not None and known.leader_epoch != record.leader_epoch
         self.isr_changes += known is not None and known.isr != record.isr
         self.records[key] = record
-        return Change(key, known, record)
+        return Change(key, known, record, loses)
 
 
 def _problems(known: Stored | None, record: Stored) -> Iterator[str]:
@@ -138,8 +153,20 @@ def _problems(known: Stored | None, record: Stored) -> Iterator[str]:
         yield "the leader epoch rises with every change of the leader"
     if record.partition_epoch > known.partition_epoch + 1:
         return  # several changes in one write: who was elected out of which ISR is not stored
-    if record.leader not in (-1, known.leader) and record.leader not in known.electable:
-        yield "only a member of ISR or ELR is elected"
+    if _elects_a_stranger(known, record):
+        return
     added = set(record.isr) - set(known.isr) - {record.leader}
     if added and record.leader_epoch != known.leader_epoch:
         yield "nobody joins an ISR by an election but a leader out of the ELR"
+
+
+def _elects_a_stranger(known: Stored, record: Stored) -> bool:
+    """Whether somebody leads anew who may lack what is committed."""
+    anew = record.leader_epoch != known.leader_epoch and record.leader != -1
+    return anew and record.leader != known.leader and record.leader not in known.electable
+
+
+def _losses(nodes: dict[str, StoredNode]) -> int:
+    """Elections that may have lost records, as the controller has counted them."""
+    node = nodes.get(LOSSES)
+    return 0 if node is None else sum(decode_losses(node.data))

@@ -4,6 +4,7 @@ Only the node that stepped is looked at, and of its replicas only those whose nu
 a dead broker has on disk is what it had after its last step that ended.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from itertools import pairwise
 
@@ -38,6 +39,28 @@ class Committed:
     committers: dict[int, str] = field(default_factory=dict)  # leader epoch -> process
     starts: dict[int, tuple[int, int]] = field(default_factory=dict)  # epoch -> offset, chain
     sequences: dict[tuple[int, int], int] = field(default_factory=dict)  # producer -> next
+    # Where nothing is promised: the epoch since which records may be lost, until its leader shows
+    # how many; the newest such epoch; and what was committed, or taken for it, and is lost.
+    losing: int | None = None
+    lossy_epoch: int = -1
+    lost: list[Batch] = field(default_factory=list)
+
+    def cut(self, shadow: Shadow) -> None:
+        """Only what is in `shadow`, too, is committed from now on."""
+        log = self.log
+        end = log.end
+        while end > log.start and log.chain_at(end) != shadow.chain_at(end):
+            end = log.batches[-1].base
+            self.lost.append(log.batches[-1])
+            log.cut(end)
+        self.sequences.clear()
+        for batch in log.batches:
+            self.sequences[batch.producer] = batch.sequence + batch.next - batch.base
+        self.losing = None
+
+    def was_lost(self, offset: int) -> bool:
+        """Something that was committed at this offset is lost."""
+        return any(batch.base <= offset < batch.next for batch in self.lost)
 
 
 class ReplicasWatch:
@@ -49,6 +72,8 @@ class ReplicasWatch:
         self._names = Names()
         self._replicas: dict[tuple[int, Key], Replica] = {}
         self._committed: dict[Key, Committed] = {}
+        # Whether a host lost something that nobody knows of yet.
+        self.doubted: Callable[[int], bool] = lambda broker: False
 
     def committed(self, key: Key) -> Committed:
         """What is known of a partition, begun when there is nothing."""
@@ -82,6 +107,11 @@ class ReplicasWatch:
     def judge_change(self, change: Change) -> None:
         """A partition record was stored: whoever is in the ISR has what it must have."""
         key, after = change.key, change.after
+        if change.loses:
+            committed = self.committed(key)
+            committed.losing = committed.lossy_epoch = after.leader_epoch
+        if self.committed(key).losing is not None:
+            return
         for member in after.electable:
             self._judge_member(key, member, f"stored: {after}")
         start = self.committed(key).starts.get(after.leader_epoch)
@@ -89,7 +119,7 @@ class ReplicasWatch:
             return
         for member in sorted(set(after.isr) - set(change.before.isr)):
             replica = self.replica(member, key)
-            if replica is not None and replica.shadow.start > 0:
+            if self.doubted(member) or (replica and replica.shadow.start > start[0]):
                 continue
             if replica is None or replica.shadow.chain_at(start[0]) != start[1]:
                 raise Violation(
@@ -112,6 +142,9 @@ class ReplicasWatch:
         self._judge_epochs(replica, end)
         replica.numbers = numbers
         if leads and (not led_before or epoch != epoch_before):
+            losing = self.committed(key).losing
+            if losing is not None and epoch >= losing:
+                self.committed(key).cut(replica.shadow)
             self.committed(key).starts.setdefault(epoch, (replica.shadow.end, replica.shadow.chain))
         elif leads and high_watermark < watermark_before:
             raise Violation(
@@ -128,17 +161,33 @@ class ReplicasWatch:
     def _follow_log(self, key: Key, replica: Replica, numbers: Numbers, *, anew: bool) -> None:
         end, start = numbers[0], numbers[2]
         shadow = replica.shadow
-        if anew or start != shadow.start:
-            replica.shadow = shadow = Shadow(start)
+        if anew or start > shadow.end:
+            replica.shadow = shadow = self._begin(key, replica, start, end)
         elif end < shadow.end:
             shadow.cut(end)
         if end > shadow.end:
             headers = replica.partition.log.headers_from(shadow.end)
             added = shadow.extend(headers, str(replica))
-            if start == 0:
-                self._names.name(key, added, str(replica))
+            self._names.name(key, added, str(replica))
         if shadow.end != end:
             raise Violation("a log ends with its last batch", f"{replica}: {shadow.end}, {end}")
+
+    def _begin(self, key: Key, replica: Replica, start: int, end: int) -> Shadow:
+        """The shadow of a log that is read anew. What was before its first batch was committed, or
+        it would not have been let go: so it is known."""
+        first = next(iter(replica.partition.log.headers_from(start)), None) if start < end else None
+        origin = start if first is None else first.base_offset
+        if origin == 0:
+            return Shadow()
+        log = self.committed(key).log
+        before = log.chain_at(origin)
+        if before is None and first is None and origin <= log.end:
+            before = 0  # an empty log may begin inside a batch
+        if before is None:
+            raise Violation(
+                "a log begins with what is committed", f"{replica}: {start}; {log.end} is committed"
+            )
+        return Shadow(origin, before)
 
     @staticmethod
     def _judge_epochs(replica: Replica, end: int) -> None:
@@ -157,6 +206,9 @@ class ReplicasWatch:
         if high_watermark <= committed.log.end:
             return
         epoch = replica.partition.leader_epoch
+        if epoch < committed.lossy_epoch:
+            committed.lost.extend(replica.shadow.since(committed.log.end))
+            return
         committer = committed.committers.setdefault(epoch, replica.life)
         if committer != replica.life:
             raise Violation(
@@ -183,9 +235,14 @@ class ReplicasWatch:
 
     def _judge_watermark(self, key: Key, replica: Replica, high_watermark: int) -> None:
         """Whatever is below a high watermark is what was committed."""
-        log = self.committed(key).log
-        chain = replica.shadow.chain_at(high_watermark)
-        if replica.shadow.start == 0 and (chain is None or chain != log.chain_at(high_watermark)):
+        committed = self.committed(key)
+        log, shadow = committed.log, replica.shadow
+        if committed.lossy_epoch >= 0 and not replica.partition.is_leader:
+            return  # it may know of what is lost
+        if high_watermark <= max(shadow.start, replica.partition.log_start_offset):
+            return
+        chain = shadow.chain_at(high_watermark)
+        if chain is None or chain != log.chain_at(high_watermark):
             raise Violation(
                 "a high watermark covers committed records only",
                 f"{replica}: HW {high_watermark}; committed up to {log.end}",
@@ -193,9 +250,9 @@ class ReplicasWatch:
 
     def _judge_member(self, key: Key, member: int, where: str) -> None:
         """Every member of the stored ISR and ELR holds everything committed, and the same bytes."""
-        log = self.committed(key).log
-        replica = self.replica(member, key)
-        if log.end == 0 or (replica is not None and replica.shadow.start > 0):
+        committed = self.committed(key)
+        log, replica = committed.log, self.replica(member, key)
+        if log.end == 0 or committed.losing is not None or self.doubted(member):
             return
         if replica is None or replica.shadow.chain_at(log.end) != log.chain:
             end = None if replica is None else replica.shadow.end

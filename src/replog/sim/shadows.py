@@ -47,10 +47,12 @@ def chained(before: int, header: BatchHeader) -> Batch:
 
 
 class Shadow:
-    """One log: its batches in order. The chain of an empty log is 0."""
+    """One log: its batches in order, from the first that is in its files on. `before` is the chain
+    of what was there before that, 0 for nothing."""
 
-    def __init__(self, start: int = 0) -> None:
+    def __init__(self, start: int = 0, before: int = 0) -> None:
         self.start = start
+        self._before = before
         self.batches: list[Batch] = []
         self._ends: list[int] = []
 
@@ -60,12 +62,12 @@ class Shadow:
 
     @property
     def chain(self) -> int:
-        return self.batches[-1].chain if self.batches else 0
+        return self.batches[-1].chain if self.batches else self._before
 
     def chain_at(self, offset: int) -> int | None:
         """The chain of everything below `offset`; None where no batch ends."""
         if offset == self.start:
-            return 0
+            return self._before
         index = bisect_left(self._ends, offset)
         if index < len(self._ends) and self._ends[index] == offset:
             return self.batches[index].chain

@@ -12,7 +12,8 @@ from math import ceil
 from typing import Final
 
 from replog.sim.coordinator import CoordinatorSettings
-from replog.sim.plan import CALM, FaultEvent, Plan
+from replog.sim.fault_kinds import FaultEvent
+from replog.sim.plan import CALM, Plan
 from replog.sim.producers import ProducerPlan
 
 Candidates = tuple[Plan, ...]

@@ -9,7 +9,8 @@ Two ways: `Plain` hands objects over; `Framed` sends bytes through `wire` and `c
 """
 
 from collections.abc import Sequence
-from typing import Protocol
+from random import Random
+from typing import Final, Protocol
 
 from replog.codec import Part
 from replog.model.messages import Message, Request, Response
@@ -20,12 +21,14 @@ from replog.model.messages.produce import (
     TopicProduceData,
 )
 from replog.model.records import FileRange, Records
+from replog.records.header import iterate
 from replog.sim.network import Freezable
 from replog.sim.violation import Violation
 from replog.wire.connection import ClientConnection, ServerConnection
 from replog.wire.frame import FrameBuffer
 
 FRAME_SIZE_MAX = 1 << 24
+CRC_COVERS_FROM: Final = 21  # bytes of a batch before its attributes, which are the first covered
 PIECE_BYTES = 37  # frames arrive in pieces of this size, so that every boundary is met
 
 
@@ -37,7 +40,20 @@ class Parcel(Freezable):
         self.version = 0
         self.parts: Sequence[Part] = ()
         self.meant = [(part, part.read()) for part in _ranges(message)]
+        self.delivered = [data for _, data in self.meant]  # what arrives
         self._frozen = not self.meant
+
+    def flip(self, rng: Random) -> bool:
+        """A bit of the records is wrong when they arrive: one that a CRC covers. False when there
+        are none."""
+        for index, (_, data) in enumerate(self.meant):
+            for batch in iterate(data)[:1]:
+                wrong = bytearray(data)
+                position = rng.randrange(CRC_COVERS_FROM, batch.length)
+                wrong[position] ^= 1 << rng.randrange(8)
+                self.delivered[index] = bytes(wrong)
+                return True
+        return False
 
     def freeze(self) -> None:
         if not self._frozen:
@@ -51,6 +67,10 @@ class Parcel(Freezable):
         for part, bytes_then in self.meant:
             if part.read() != bytes_then:
                 raise Violation("bytes of a reply never change under way", f"{part!r}")
+
+    def by_range(self) -> dict[int, bytes]:
+        """What arrives, by the identity of the range."""
+        return {id(part): data for (part, _), data in zip(self.meant, self.delivered, strict=True)}
 
     def touches(self, file: object, position: int) -> bool:
         """Whether bytes of `file` from `position` on are still to be read."""
@@ -111,7 +131,7 @@ class Plain:
         parcel.check()
         message = parcel.message
         if isinstance(message, FetchResponse):
-            return _open_fetch(message, {id(part): data for part, data in parcel.meant})
+            return _open_fetch(message, parcel.by_range())
         return message
 
 
@@ -225,9 +245,9 @@ class Framed:
 
 def _pass(buffer: FrameBuffer, parcel: Parcel) -> memoryview:
     """Let the bytes of one frame arrive in pieces."""
-    read = iter(parcel.meant)
+    read = iter(parcel.delivered)
     data = b"".join(
-        next(read)[1] if isinstance(part, FileRange) else bytes(part) for part in parcel.parts
+        next(read) if isinstance(part, FileRange) else bytes(part) for part in parcel.parts
     )
     at = 0
     while True:

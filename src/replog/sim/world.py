@@ -20,7 +20,7 @@ from replog.model.messages.offset_fetch import OffsetFetchRequest
 from replog.model.messages.produce import ProduceRequest
 from replog.node.node import Node, NodeSetup
 from replog.sim.admin import SimAdmin
-from replog.sim.broker import Host, Life, Observer
+from replog.sim.broker import Life, Observer
 from replog.sim.chance import Chance
 from replog.sim.checkers import Oracle
 from replog.sim.client import SimClient
@@ -28,9 +28,10 @@ from replog.sim.committers import SimCommitter
 from replog.sim.connection import Connection, Dialer
 from replog.sim.consumers import ConsumerPlan, SimConsumer
 from replog.sim.coordinator import CoordinatorService
+from replog.sim.doubts import Doubts
 from replog.sim.faults import Faults
 from replog.sim.history import History
-from replog.sim.mem_disk import MemDisk
+from replog.sim.host import Host
 from replog.sim.mover import SimMover
 from replog.sim.network import Network
 from replog.sim.plan import CALM, Plan
@@ -51,17 +52,20 @@ CLIENT_VERSIONS: dict[type[Message], tuple[int, int]] = {
     OffsetCommitRequest: (2, 10),
     OffsetFetchRequest: (8, 10),
 }
+COMMIT_INTERVAL_MS = 150.0
 CLUSTER_ID = "simulated-cluster-0000"
 HOST_CLOCK_STEP_MS = 1_000_000.0  # between the monotonic clocks of two hosts: never to be compared
 
 
 @lru_cache(maxsize=256)
-def _broker_config(broker_id: int, settings: tuple[tuple[str, str], ...]) -> BrokerConfig:
+def _broker_config(
+    broker_id: int, folders: int, settings: tuple[tuple[str, str], ...]
+) -> BrokerConfig:
     return BrokerConfig(
         {
             "node.id": str(broker_id),
             "listeners": f"PLAINTEXT://b{broker_id}:{PORT}",
-            "log.dirs": "/data",
+            "log.dirs": ",".join(f"/data/{index}" for index in range(folders)),
             "broker.rack": f"r{broker_id}",
             "auto.create.topics.enable": "false",
             **dict(settings),
@@ -89,12 +93,20 @@ class World:
         self.hosts = [
             Host(
                 broker_id,
-                MemDisk(),
+                plan.log_folders,
                 clock_ms=HOST_CLOCK_STEP_MS * (broker_id + 1),
                 wall_skew_ms=skews.randint(-2000, 2000),
             )
             for broker_id in self.brokers
         ]
+        self.doubts = Doubts(
+            self.hosts,
+            self.coordinator.tree,
+            self.oracle.records,
+            promise=plan.promise,
+            at_once_max=plan.min_isr - 1,
+        )
+        self.oracle.replicas.doubted = self.doubts.unknown
         self.partitions = [
             TopicPartition(name, index) for name, count in plan.topics for index in range(count)
         ]
@@ -105,7 +117,12 @@ class World:
         self.mover = SimMover(self, "mover", self.partitions) if plan.moves else None
         self.producers = [
             SimProducer(
-                self, f"p{index}", self.partitions, plan=producer_plan, history=self.history
+                self,
+                f"p{index}",
+                self.partitions,
+                plan=producer_plan,
+                history=self.history,
+                witness=self.oracle,
             )
             for index, producer_plan in enumerate(plan.producers)
         ]
@@ -118,8 +135,9 @@ class World:
                 self,
                 f"k{index}",
                 self.partitions[index % len(self.partitions)],
-                interval_ms=40.0,
+                interval_ms=COMMIT_INTERVAL_MS,
                 history=self.history,
+                witness=self.oracle,
             )
             for index in range(plan.committers)
         ]
@@ -184,16 +202,17 @@ class World:
 
     def make_node(self, host: Host, *, now_ms: float, wall_ms: int) -> Node:
         """The production node, as `runtime.broker` makes it."""
-        config = _broker_config(host.broker_id, tuple(self.plan.settings.items()))
+        config = _broker_config(host.broker_id, len(host.disks), tuple(self.plan.settings.items()))
         setup = NodeSetup(
             config=config,
             cluster_id=CLUSTER_ID,
             endpoints=(Endpoint("PLAINTEXT", host.place, PORT),),
             api_ranges=api_ranges(),
-            boot_id=f"boot-of-{host.place}",
+            boot_id=host.boot_id,
+            folder_id=host.folder_id,
         )
         rng = random.Random(f"{self.plan.seed}/node/{host.broker_id}/{host.incarnations}")
-        return Node(setup, host.disk, rng, now_ms=now_ms, wall_ms=wall_ms)
+        return Node(setup, host.folders(), rng, now_ms=now_ms, wall_ms=wall_ms)
 
     def died(self, host: Host, why: str, *, failed: bool) -> None:
         """A process is gone."""

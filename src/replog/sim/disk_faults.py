@@ -1,0 +1,119 @@
+"""Faults of disks and of power."""
+
+from collections.abc import Callable
+from typing import Final
+
+from replog.sim.fault_kinds import Fault, Promise
+from replog.sim.host import Host
+from replog.sim.occurrence import Occurrence
+
+ROOM_MAX: Final = 200  # bytes of the first append that still fit on a disk that is full
+SLOW_JOB_MS: Final = (20.0, 200.0, 2_500.0)  # mean time of work on a slow disk, half of it waiting
+FLIPS_MAX: Final = 3
+
+
+def _full(it: Occurrence) -> bool:
+    """There is no room on a host's disk for a while. Its broker is restarted when there is again:
+    it does not look by itself."""
+    host = it.host()
+    lasts_ms = it.lasts_ms(500.0)
+    room = it.stream.randint(0, ROOM_MAX)
+    it.note(host, f"its disk is full for {lasts_ms:.0f} ms")
+    host.troubles.fill(room)
+
+    def mend() -> None:
+        host.troubles.make_room()
+        host.restart_if_useless()
+
+    it.mend_after(lasts_ms, mend)
+    return True
+
+
+def _error(it: Occurrence) -> bool:
+    """Calls to a host's disk fail for a while: all that change something, or syncs alone.
+
+    Pages that a sync did not write are lost by a power cut, however often they are synced later:
+    so syncs do not fail where power cuts are only allowed up to a number.
+    """
+    host = it.host()
+    may_sync = it.scene.plan.promise is Promise.KEPT
+    way = it.way("all", "sync") if may_sync else "write"
+    lasts_ms = it.lasts_ms(300.0)
+    it.note(host, f"its disk fails ({way}) for {lasts_ms:.0f} ms")
+    host.troubles.fail(way)
+
+    def mend() -> None:
+        host.troubles.work_again()
+        host.restart_if_useless()
+
+    it.mend_after(lasts_ms, mend)
+    return True
+
+
+def _slow(it: Occurrence) -> bool:
+    """Whatever waits for a host's disk takes long. Nothing else does."""
+    host = it.host()
+    lasts_ms = it.lasts_ms(1000.0)
+    host.job_mean_ms = it.one_of(SLOW_JOB_MS)
+    it.note(host, f"jobs on its disk take {2 * host.job_mean_ms:.0f} ms, for {lasts_ms:.0f} ms")
+    it.mend_after(lasts_ms, host.speed_up)
+    return True
+
+
+def _flip(it: Occurrence) -> bool:
+    """A bit of records that are read for somebody is wrong when they leave."""
+    life = it.some_life()
+    if life is None:
+        return False
+    life.flips += it.stream.randint(1, FLIPS_MAX)
+    return True
+
+
+def _power_cut(it: Occurrence) -> bool:
+    """A host goes down, and with it what was not on stable storage."""
+    host = it.host()
+    if not it.scene.doubts.may_hurt(host):
+        return False
+    _cut_power(it, host)
+    return True
+
+
+def _power_cut_all(it: Occurrence) -> bool:
+    """All hosts go down at one instant."""
+    for host in it.scene.hosts:
+        _cut_power(it, host)
+    return True
+
+
+def _cut_power(it: Occurrence, host: Host) -> None:
+    it.keep_down(host)
+    if host.life is not None:
+        host.life.die("power cut", silently=True)
+    host.lose_power(it.stream)
+    it.scene.doubts.hurt(host)
+    it.note(host, f"the host went down: {host.boot_id} from now on")
+
+
+def _empty_disk(it: Occurrence) -> bool:
+    """A disk is broken for good, and its host gets an empty one."""
+    host = it.host()
+    if not it.scene.doubts.may_hurt(host):
+        return False
+    it.keep_down(host)
+    if host.life is not None:
+        host.life.die("its disk is gone")
+    host.replace_disk()
+    it.scene.doubts.hurt(host)
+    it.note(host, "has an empty disk")
+    return True
+
+
+DEEDS: Final[dict[Fault, Callable[[Occurrence], bool]]] = {
+    Fault.DISK_FULL: _full,
+    Fault.DISK_ERROR: _error,
+    Fault.SLOW_DISK: _slow,
+    Fault.BIT_FLIP: _flip,
+    Fault.POWER_CUT: _power_cut,
+    Fault.POWER_CUT_ALL: _power_cut_all,
+    Fault.EMPTY_DISK: _empty_disk,
+}

@@ -1,0 +1,61 @@
+"""Which hosts may lack what they once had: the account of a run's promise."""
+
+import json
+from collections.abc import Sequence
+
+from replog.core.controller.stored import broker_life_path
+from replog.sim.fault_kinds import Promise
+from replog.sim.host import Host
+from replog.sim.mem_coordination import MemTree
+from replog.sim.records_watch import RecordsWatch
+
+
+class Doubts:
+    """A host that lost power or its disk is hurt until it has everything again: the controller
+    has taken note of it, and it is in every ISR that it belongs to."""
+
+    def __init__(
+        self,
+        hosts: Sequence[Host],
+        tree: MemTree,
+        records: RecordsWatch,
+        *,
+        promise: Promise,
+        at_once_max: int,
+    ) -> None:
+        self._hosts = hosts
+        self._tree = tree
+        self._records = records
+        self._promise = promise
+        self._at_once_max = at_once_max
+        self._hurt: dict[int, None] = {}
+
+    def hurt(self, host: Host) -> None:
+        """`host` lost something."""
+        self._hurt[host.broker_id] = None
+
+    def may_hurt(self, host: Host) -> bool:
+        """Whether the promise of the run allows that `host` loses something now."""
+        if self._promise is not Promise.TAILS:
+            return True
+        for broker in [b for b in self._hurt if self._has_recovered(b)]:
+            del self._hurt[broker]
+        return len({*self._hurt, host.broker_id}) <= self._at_once_max
+
+    def unknown(self, broker: int) -> bool:
+        """The host lost something that the controller has not taken note of."""
+        host = self._hosts[broker]
+        node = self._tree.nodes.get(broker_life_path(broker))
+        if node is None:
+            return broker in self._hurt
+        life = json.loads(node.data)
+        return (life["boot_id"], life["folder_id"]) != (host.boot_id, host.folder_id)
+
+    def _has_recovered(self, broker: int) -> bool:
+        if self.unknown(broker):
+            return False
+        return all(
+            broker in record.isr and broker not in record.suspects
+            for record in self._records.records.values()
+            if broker in record.replicas
+        )
