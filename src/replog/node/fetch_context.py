@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from replog.model.ids import TopicPartition
 from replog.model.inputs import PeerIdentity
+from replog.node.timers import Timer, Timers
 from replog.node.waits import Waits
 
 ItemKey = tuple[str | bytes, int]  # topic as the request names it (name or id), partition
@@ -69,6 +70,10 @@ class ParkedFetch:
         """Answer when there is enough to send, or when it was overtaken."""
         raise TypeError("a parked fetch must say how it is completed")
 
+    def expire(self) -> None:
+        """It has waited as long as it wanted to: answer."""
+        raise TypeError("a parked fetch must say how it expires")
+
     def give_up(self) -> None:
         """Nobody waits for the answer any more."""
         raise TypeError("a parked fetch must say how it is given up")
@@ -78,6 +83,9 @@ class FetchContext:
     """Partitions of one session, or of one fetch when `session_id` is 0."""
 
     __slots__ = (
+        "_alarm",
+        "_until_ms",
+        "_unwatched",
         "epoch",
         "follower",
         "items",
@@ -99,6 +107,10 @@ class FetchContext:
         self.pending: dict[ItemKey, FetchItem] = {}
         self.parked: ParkedFetch | None = None
         self.last_used_ms = 0.0
+        self._until_ms = 0.0  # as long as `parked` waits
+        # One for all that are parked here, one after the other: it may go off too early.
+        self._alarm: Timer | None = None
+        self._unwatched: dict[ItemKey, FetchItem] = {}  # no changes of theirs are told yet
 
     def note(self, key: ItemKey) -> None:
         """The partition may have news for the other side."""
@@ -110,6 +122,29 @@ class FetchContext:
         key = item.key
         self.items[key] = item
         self.pending[key] = item
+        self._unwatched[key] = item
+
+    def park(self, fetch: ParkedFetch, until_ms: float, timers: Timers) -> None:
+        """`fetch` waits here, and expires at `until_ms` unless it leaves before."""
+        self.parked = fetch
+        self._until_ms = until_ms
+        alarm = self._alarm
+        if alarm is None or alarm.deadline_ms > until_ms:
+            if alarm is not None:
+                alarm.cancel()
+            self._set_alarm(timers)
+
+    def _set_alarm(self, timers: Timers) -> None:
+        def due() -> None:
+            self._alarm = None
+            if self.parked is None:
+                return
+            if self._until_ms <= alarm.deadline_ms:
+                self.parked.expire()
+            else:
+                self._set_alarm(timers)
+
+        self._alarm = alarm = timers.call_at(self._until_ms, due)
 
     def settle(self, item: FetchItem, *, served: bool, refused: bool) -> None:
         """After an answer: who was served goes to the end of the line, so that others get their
@@ -118,24 +153,28 @@ class FetchContext:
         A consumer that was served is looked at in any case, and one that was refused is told again
         each time. A follower names each partition anew after it was told something.
         """
-        key = item.key
         if item.more:
             return
+        key = item.key
         self.pending.pop(key, None)
         if (served or refused) and self.follower is None:
             self.pending[key] = item
 
     def watch(self, waits: Waits) -> None:
         """Be told of changes to every partition that is known here."""
-        for key, item in self.items.items():
-            if not item.watched and item.tp is not None:
+        if not self._unwatched:
+            return
+        for key, item in list(self._unwatched.items()):
+            if item.tp is not None:
                 waits.watch(item.tp, self, key)
                 item.watched = True
+                del self._unwatched[key]
 
     def forget(self, key: ItemKey, waits: Waits) -> None:
         """The other side wants this partition no more; does nothing when it is not here."""
         item = self.items.pop(key, None)
         self.pending.pop(key, None)
+        self._unwatched.pop(key, None)
         if item is not None:
             self._unwatch(item, waits)
 
@@ -145,6 +184,10 @@ class FetchContext:
             self._unwatch(item, waits)
         self.items.clear()
         self.pending.clear()
+        self._unwatched.clear()
+        if self._alarm is not None and self.parked is None:  # who is parked has to be answered
+            self._alarm.cancel()
+            self._alarm = None
 
     def _unwatch(self, item: FetchItem, waits: Waits) -> None:
         if item.watched and item.tp is not None:

@@ -88,21 +88,25 @@ class FetchSessions:
         for topic in message.topics:
             named = topic.topic_id if context.uses_topic_ids else topic.topic
             for wanted in topic.partitions:
-                item = context.items.get((named, wanted.partition))
-                if item is None:
+                key = (named, wanted.partition)
+                item = context.items.get(key)
+                if item is not None:
+                    context.pending[key] = item
+                else:
                     item = FetchItem(
                         topic.topic,
                         topic.topic_id,
                         wanted.partition,
                         by_id=context.uses_topic_ids,
                     )
+                    context.add(item)
                 self._update(item, wanted)
                 if context.follower is not None:
                     # A follower may have thrown away what it was told before (another epoch, a
                     # truncation, an answer that overtook another): it is told anew.
                     item.sent_high_watermark = -1
-                context.add(item)
-                self._node.partitions.resolve_item(item)
+                if item.tp is None:
+                    self._node.partitions.resolve_item(item)
 
     @staticmethod
     def _update(item: FetchItem, wanted: FetchPartition) -> None:

@@ -39,7 +39,6 @@ from replog.node.fetch_context import FetchContext, FetchItem, ParkedFetch
 if TYPE_CHECKING:
     from replog.node.node import Node
     from replog.node.partition import Partition
-    from replog.node.timers import Timer
 
 CONSUMER = -1
 DEBUG_CONSUMER = -2  # reads up to the log end, as a follower does
@@ -67,7 +66,7 @@ def handle(node: Node, request: Received, message: FetchRequest) -> FetchRespons
     if isinstance(context, Refused):
         return FetchResponse(error_code=context.error)
     incremental = message.session_epoch > 0 and message.session_id != 0
-    fetch = _Fetch(node, request, message, context, incremental=incremental)
+    fetch = _Fetch(node, request, message, context, replica=replica, incremental=incremental)
     answer = fetch.read()
     if fetch.enough or message.max_wait_ms <= 0 or not context.items:
         return fetch.finish(answer)
@@ -98,11 +97,15 @@ def _authenticated(
     return peer
 
 
+# One partition looked at: what was found there for the other side, None when that is no more than
+# where the log begins and its high watermark. Without a partition it is always an error.
+_Look = tuple[FetchItem, "Partition | None", PartitionData | None]
+
+
 class _Fetch(ParkedFetch):
     """One request on its way: read, perhaps parked and read again, answered once."""
 
     __slots__ = (
-        "_timer",
         "context",
         "enough",
         "incremental",
@@ -119,6 +122,7 @@ class _Fetch(ParkedFetch):
         message: FetchRequest,
         context: FetchContext,
         *,
+        replica: int,
         incremental: bool,
     ) -> None:
         self.node = node
@@ -126,20 +130,18 @@ class _Fetch(ParkedFetch):
         self.message = message
         self.context = context
         self.incremental = incremental
-        self.replica = replica_id(message)
+        self.replica = replica
         self.enough = False  # set by `read`: the answer need not wait
         self.overtaken = False
-        self._timer: Timer | None = None
 
     # ---- waiting -------------------------------------------------------------------------
 
     def park(self) -> None:
         """Wait for news of any partition, `max_wait_ms` at most."""
         node = self.node
-        self.context.parked = self
-        self.context.watch(node.waits)
-        deadline = node.now_ms + self.message.max_wait_ms
-        self._timer = node.timers.call_at(deadline, self._expire)
+        context = self.context
+        context.park(self, node.now_ms + self.message.max_wait_ms, node.timers)
+        context.watch(node.waits)
         node.waits.fetch_parked(self.request.connection, self)
 
     def try_complete(self) -> None:
@@ -153,113 +155,118 @@ class _Fetch(ParkedFetch):
         if not self.context.session_id:
             self.context.close(self.node.waits)
 
-    def _expire(self) -> None:
+    def expire(self) -> None:
         self._answer(self.read())
 
     def _leave(self) -> None:
-        if self._timer is not None:
-            self._timer.cancel()
         self.context.parked = None
         self.node.waits.fetch_left(self.request.connection, self)
 
-    def _answer(self, answer: list[tuple[FetchItem, PartitionData]]) -> None:
+    def _answer(self, looks: list[_Look]) -> None:
         self._leave()
-        response = self.finish(answer)
-        self.node.reply(self.request, response)
+        self.node.reply(self.request, self.finish(looks))
 
     # ---- reading -------------------------------------------------------------------------
 
-    def read(self) -> list[tuple[FetchItem, PartitionData]]:
+    def read(self) -> list[_Look]:
         """Look at every partition that may have news. Nothing is marked as sent yet."""
-        budget = min(self.message.max_bytes, self.node.config.fetch_max_bytes)
-        wanted = max(self.message.min_bytes, 0)
+        message, context = self.message, self.context
+        budget = min(message.max_bytes, self.node.config.fetch_max_bytes)
         found = 0
         urgent = False
-        answer = []
-        context = self.context
-        everything = not self.incremental
+        looks = []
         # A copy: looking at a partition may move the high watermark, and that notes partitions.
-        for item in list(context.items.values() if everything else context.pending.values()):
-            data = self._read_partition(item, budget, first=found == 0)
-            if data.records is not None:
-                size = len(data.records)
+        for item in list((context.pending if self.incremental else context.items).values()):
+            partition, data = self._look(item, budget, first=found == 0)
+            if data is not None:
+                size = len(data.records or b"")
                 found += size
                 budget = max(budget - size, 0)
-            if data.error_code or data.diverging_epoch or data.preferred_read_replica != NO_BROKER:
-                urgent = True
-            answer.append((item, data))
-        self.enough = urgent or found >= wanted
-        return answer
+                urgent = urgent or not size  # an error, or where else to look
+            looks.append((item, partition, data))
+        self.enough = urgent or found >= max(message.min_bytes, 0)
+        return looks
 
-    def _read_partition(self, item: FetchItem, budget: int, *, first: bool) -> PartitionData:
+    def _look(
+        self, item: FetchItem, budget: int, *, first: bool
+    ) -> tuple[Partition | None, PartitionData | None]:
         node = self.node
         partition = node.partitions.resolve_item(item)
         if isinstance(partition, ErrorCode):
-            return self._refusal(item, partition)
+            return None, self._refusal(item, partition)
         error = self._fence(partition, item)
         if error:
-            return self._refusal(item, error, partition)
+            return partition, self._refusal(item, error, partition)
         diverging = _divergence(partition, item)
-        if isinstance(diverging, ErrorCode):
-            return self._refusal(item, diverging, partition)
         if diverging is not None:
-            return self._data(item, partition, diverging=diverging)
-        if not partition.log_start_offset <= item.fetch_offset <= partition.log_end_offset:
-            return self._refusal(item, ErrorCode.OFFSET_OUT_OF_RANGE, partition)
-        self._note_progress(partition, item)
+            if isinstance(diverging, ErrorCode):
+                return partition, self._refusal(item, diverging, partition)
+            return partition, self._data(item, partition, diverging=diverging)
+        log = partition.log
+        if not log.log_start_offset <= item.fetch_offset <= log.log_end_offset:
+            error = ErrorCode.OFFSET_OUT_OF_RANGE
+            return partition, self._refusal(item, error, partition)
+        if item.fresh:
+            self._note_progress(partition, item)
         try:
-            return self._read_log(partition, item, budget, first=first)
+            return partition, self._read_log(partition, item, budget, first=first)
         except (DiskError, LogCorrupt) as failure:
             node.partitions.disk_failed(partition, failure)
-            return self._refusal(item, ErrorCode.KAFKA_STORAGE_ERROR, partition)
+            return partition, self._refusal(item, ErrorCode.KAFKA_STORAGE_ERROR, partition)
 
     def _read_log(
         self, partition: Partition, item: FetchItem, budget: int, *, first: bool
-    ) -> PartitionData:
-        node = self.node
-        upto = self._readable_end(partition)
-        data = self._data(item, partition)
+    ) -> PartitionData | None:
         if self.message.rack_id and self.replica == CONSUMER:
-            closer = node.partitions.preferred_reader(
+            closer = self.node.partitions.preferred_reader(
                 partition, self.message.rack_id, item.fetch_offset
             )
             if closer is not None:
+                data = self._data(item, partition)
                 data.preferred_read_replica = closer
                 return data
-        readable = item.fetch_offset < upto
-        follower = self.context.follower
-        slowed = (
-            readable
-            and follower is not None
-            and node.throttles.holds_back(partition, follower.broker_id)
-        )
-        item.more = slowed or (readable and budget <= 0 and not first)
-        if readable and not item.more:
-            limit = min(item.max_bytes, budget)
-            read = partition.log.read(item.fetch_offset, limit, upto=upto, min_one=first)
-            if isinstance(read, LogRead) and read.range is not None:
-                data.records = read.range
-                if self.message.isolation_level == READ_COMMITTED and partition.log.aborted:
-                    data.aborted_transactions = [
-                        AbortedTransaction(producer_id=t.producer_id, first_offset=t.first_offset)
-                        for t in partition.log.aborted.within_range(
-                            item.fetch_offset, read.range, upto
-                        )
-                    ]
-            else:
-                item.more = not first
+        upto = self._readable_end(partition)
+        if item.fetch_offset >= upto:
+            item.more = False
+            return None
+        if (budget <= 0 and not first) or self._held_back(partition):
+            item.more = True
+            return None
+        limit = min(item.max_bytes, budget)
+        read = partition.log.read(item.fetch_offset, limit, upto=upto, min_one=first)
+        if not isinstance(read, LogRead) or read.range is None:
+            item.more = not first
+            return None
+        item.more = False
+        data = self._data(item, partition)
+        data.records = read.range
+        if self.message.isolation_level == READ_COMMITTED and partition.log.aborted:
+            data.aborted_transactions = [
+                AbortedTransaction(producer_id=t.producer_id, first_offset=t.first_offset)
+                for t in partition.log.aborted.within_range(item.fetch_offset, read.range, upto)
+            ]
         return data
+
+    def _held_back(self, partition: Partition) -> bool:
+        follower = self.context.follower
+        return (
+            follower is not None
+            and bool(partition.topic.overrides)  # they alone name replicas that are throttled
+            and self.node.throttles.holds_back(partition, follower.broker_id)
+        )
 
     def _fence(self, partition: Partition, item: FetchItem) -> ErrorCode:
         """Whether this replica may answer this fetcher at all."""
-        error = partition.fence(item.current_leader_epoch)
-        if error:
-            return error
+        record = partition.record
+        if item.current_leader_epoch != record.leader_epoch:
+            error = partition.fence(item.current_leader_epoch)
+            if error:
+                return error
         if partition.leader is None and (
             self.replica != CONSUMER or self.request.version < FIRST_VERSION_FROM_FOLLOWERS
         ):
             return ErrorCode.NOT_LEADER_OR_FOLLOWER
-        if self.replica >= 0 and self.replica not in partition.record.replicas:
+        if self.replica >= 0 and self.replica not in record.replicas:
             return ErrorCode.NOT_LEADER_OR_FOLLOWER
         return ErrorCode.NONE
 
@@ -267,8 +274,7 @@ class _Fetch(ParkedFetch):
         """The first look at what a follower asks for: it holds everything below."""
         follower = self.context.follower
         if (
-            item.fresh
-            and follower is not None
+            follower is not None
             and partition.leader is not None
             and item.current_leader_epoch == partition.leader_epoch
         ):
@@ -325,39 +331,25 @@ class _Fetch(ParkedFetch):
                 leader_id=record.leader, leader_epoch=record.leader_epoch
             )
 
-    def _throttle(self, item: FetchItem, size: int, follower: int) -> None:
-        partition = None if item.tp is None else self.node.partitions.get(item.tp)
-        if partition is not None:
-            self.node.throttles.sent(partition, follower, size)
-
     # ---- answering -----------------------------------------------------------------------
 
-    def finish(self, answer: list[tuple[FetchItem, PartitionData]]) -> FetchResponse:
+    def finish(self, looks: list[_Look]) -> FetchResponse:
         """The response, with what it says noted as said."""
         context = self.context
         response = FetchResponse(session_id=context.session_id)
         topic: FetchableTopicResponse | None = None
         hinted: set[int] = set()
-        for item, data in answer:
-            served = bool(data.records)
-            news = (
-                served
-                or data.error_code != 0
-                or data.diverging_epoch is not None
-                or data.preferred_read_replica != NO_BROKER
-                or data.high_watermark != item.sent_high_watermark
-                or data.log_start_offset != item.sent_log_start
-            )
-            if context.session_id:
-                item.sent_high_watermark = data.high_watermark
-                item.sent_log_start = data.log_start_offset
-                # Who is sent to a follower may come back, and then does not name the partition.
-                elsewhere = data.preferred_read_replica != NO_BROKER
-                context.settle(item, served=served, refused=data.error_code != 0 or elsewhere)
-            if served and context.follower is not None:
-                self._throttle(item, len(data.records or b""), context.follower.broker_id)
-            if self.incremental and not news:
+        for item, partition, found in looks:
+            if found is None and self.incremental and not _has_moved(item, partition):
+                context.settle(item, served=False, refused=False)
                 continue
+            data = self._data(item, partition) if found is None and partition else found
+            if data is None:
+                continue
+            if context.session_id:
+                self._note_sent(item, data)
+            if data.records and context.follower is not None and partition is not None:
+                self._note_bytes(partition, len(data.records), context.follower.broker_id)
             if topic is None or topic.topic_id != item.topic_id or topic.topic != item.name:
                 topic = FetchableTopicResponse(topic=item.name, topic_id=item.topic_id)
                 response.responses.append(topic)
@@ -375,12 +367,35 @@ class _Fetch(ParkedFetch):
             context.close(self.node.waits)
         return response
 
+    def _note_sent(self, item: FetchItem, data: PartitionData) -> None:
+        item.sent_high_watermark = data.high_watermark
+        item.sent_log_start = data.log_start_offset
+        # Who is sent to a follower may come back, and then does not name the partition.
+        elsewhere = data.preferred_read_replica != NO_BROKER
+        refused = data.error_code != 0 or elsewhere
+        self.context.settle(item, served=bool(data.records), refused=refused)
+
+    def _note_bytes(self, partition: Partition, size: int, follower: int) -> None:
+        if partition.topic.overrides:
+            self.node.throttles.sent(partition, follower, size)
+
+
+def _has_moved(item: FetchItem, partition: Partition | None) -> bool:
+    """Whether the other side has yet to hear of a high watermark or a log start."""
+    return partition is not None and (
+        partition.high_watermark != item.sent_high_watermark
+        or partition.log.log_start_offset != item.sent_log_start
+    )
+
 
 def _divergence(partition: Partition, item: FetchItem) -> EpochEndOffset | ErrorCode | None:
     """Where the history of the other side leaves ours (KIP-595), or None while it agrees."""
-    if item.last_fetched_epoch < 0:
+    last_epoch = item.last_fetched_epoch
+    if last_epoch < 0 or (
+        last_epoch == partition.log.latest_epoch and item.fetch_offset <= partition.log_end_offset
+    ):
         return None
-    epoch, end = partition.log.end_offset_for_epoch(item.last_fetched_epoch)
+    epoch, end = partition.log.end_offset_for_epoch(last_epoch)
     if epoch < 0 or end < 0:
         return ErrorCode.OFFSET_OUT_OF_RANGE
     if epoch < item.last_fetched_epoch or end < item.fetch_offset:

@@ -1,0 +1,80 @@
+"""How long a fetch waits, when one session has had several that waited."""
+
+from tests.node.lone import Lone, batch, record, topic_id
+
+from replog.model.inputs import Tick
+from replog.model.messages.fetch import FetchPartition, FetchRequest, FetchResponse, FetchTopic
+
+
+def fetch(
+    lone: Lone, token: int, wait_ms: int, *, session_id: int = 0, epoch: int = 0, offset: int = 0
+) -> None:
+    wanted = FetchPartition(partition=0, fetch_offset=offset, partition_max_bytes=1_000_000)
+    message = FetchRequest(
+        max_wait_ms=wait_ms,
+        min_bytes=1,
+        max_bytes=1_000_000,
+        session_id=session_id,
+        session_epoch=epoch,
+        topics=[FetchTopic(topic="t", topic_id=topic_id("t"), partitions=[wanted])],
+    )
+    lone.ask(message, token, version=12)
+
+
+def session_of(lone: Lone) -> int:
+    """A session, begun with a fetch that does not wait."""
+    fetch(lone, 100, 0)
+    (answer,) = lone.replies(100)
+    assert isinstance(answer, FetchResponse) and answer.session_id
+    return answer.session_id
+
+
+def at(lone: Lone, now_ms: float) -> None:
+    """Let the node do what is due by then, and nothing else."""
+    while (due := lone.node.next_deadline_ms()) <= now_ms:
+        lone.now_ms = due
+        lone.step(Tick())
+    lone.now_ms = now_ms
+
+
+def a_lone() -> tuple[Lone, float]:
+    lone = Lone()
+    lone.topic("t", record(1))
+    return lone, lone.now_ms
+
+
+def test_the_second_waits_as_long_as_it_wants_and_not_as_long_as_the_first() -> None:
+    lone, began = a_lone()
+    session = session_of(lone)
+    fetch(lone, 101, 500, session_id=session, epoch=1)
+    at(lone, began + 400)
+    lone.produce("t", batch(b"1"))
+    assert len(lone.replies(101)) == 1, "there is something to read"
+    fetch(lone, 102, 500, session_id=session, epoch=2, offset=1)
+    at(lone, began + 899)
+    assert not lone.replies(102)
+    at(lone, began + 900)
+    assert len(lone.replies(102)) == 1
+
+
+def test_one_that_is_less_patient_does_not_wait_for_the_deadline_of_the_one_before() -> None:
+    lone, began = a_lone()
+    session = session_of(lone)
+    fetch(lone, 101, 60_000, session_id=session, epoch=1)
+    lone.produce("t", batch(b"1"))
+    assert len(lone.replies(101)) == 1
+    fetch(lone, 102, 500, session_id=session, epoch=2, offset=1)
+    at(lone, began + 499)
+    assert not lone.replies(102)
+    at(lone, began + 500)
+    assert len(lone.replies(102)) == 1
+
+
+def test_one_whose_session_is_given_up_is_answered_in_its_time() -> None:
+    lone, began = a_lone()
+    session = session_of(lone)
+    fetch(lone, 101, 500, session_id=session, epoch=1)
+    fetch(lone, 102, 0, session_id=session, epoch=-1)  # ends it
+    assert not lone.replies(101)
+    at(lone, began + 500)
+    assert len(lone.replies(101)) == 1
