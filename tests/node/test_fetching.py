@@ -8,6 +8,7 @@ from tests.node.handlers.one_broker import OneBroker, record, topic_id
 from replog.model.errors import ErrorCode
 from replog.model.inputs import JobDone, PeerIdentity, PeerReplied, Received
 from replog.model.messages.fetch import (
+    EpochEndOffset,
     FetchableTopicResponse,
     FetchPartition,
     FetchRequest,
@@ -143,6 +144,24 @@ def test_a_batch_that_comes_twice_is_taken_once_and_costs_no_backoff() -> None:
     assert follower.answer(2, data(0, 0)) == []
     assert follower.log_end(0) == 1
     assert [told(r) for r in follower.answer(3, data(0, 1))] == [{0: 2}]
+
+
+@pytest.mark.scenario(5)
+def test_the_high_watermark_of_a_diverging_answer_is_not_taken() -> None:
+    """What lies below it at the leader is not what lies below it here: cut first."""
+    follower = Follower()
+    for offset in range(4):
+        mine = build_batch([Record(offset, 1, None, b"m")], base_offset=offset, leader_epoch=0)
+        answer = PartitionData(partition_index=0, high_watermark=1, records=memoryview(mine))
+        follower.answer(offset, answer)
+    partition = next(p for p in follower.broker.node.partitions.all() if p.tp.partition == 0)
+    assert (partition.log_end_offset, partition.high_watermark) == (4, 1)
+    diverging = EpochEndOffset(epoch=0, end_offset=3)
+    again = follower.answer(
+        4, PartitionData(partition_index=0, high_watermark=9, diverging_epoch=diverging)
+    )
+    assert (partition.log_end_offset, partition.high_watermark) == (3, 1)
+    assert told(again[0])[0] == 3, "and it asks again from there"
 
 
 def test_a_stranger_with_a_replica_id_moves_nothing(broker: OneBroker) -> None:
