@@ -48,8 +48,8 @@ format: $(VENV)/.dev ## let ruff put the code in shape
 sim: $(VENV)/.dev ## play random faults against three simulated brokers
 	$(REPLOG) sim $(if $(SHORT),--seed 1001 --seeds 50,--seeds 2000)
 
-torture: $(VENV)/.dev ## kill the leader of a real cluster under load, over and over
-	REPLOG_KILLS=$(if $(SHORT),20,200) $(BIN)/pytest tests/faults
+torture: $(VENV)/.dev ## kill, freeze and cut off real brokers under real clients for half an hour
+	$(BIN)/python -m tests.faults.torture --minutes $(if $(SHORT),3,30)
 
 interop: $(VENV)/.dev $(JARS)/.fetched ## Python clients, kcat and Apache Kafka's own programs against a cluster
 	@command -v kcat >/dev/null || { \
@@ -60,6 +60,8 @@ interop: $(VENV)/.dev $(JARS)/.fetched ## Python clients, kcat and Apache Kafka'
 bench: $(VENV)/.tools ## measure a local cluster and a log, beside what this machine can do at best
 	$(BIN)/python bench/run.py $(if $(SHORT),--short)
 	$(BIN)/python bench/log.py $(if $(SHORT),--short)
+	$(BIN)/python bench/failover.py $(if $(SHORT),--kills 3 --freezes 1)
+	$(BIN)/python bench/idle.py $(if $(SHORT),--seconds 10)
 
 wheel: $(VENV)/.dev ## build dist/replog-*.whl and the source archive
 	$(BIN)/python -m build

@@ -272,16 +272,14 @@ def measure(folder: Path, counts: dict[Case, int]) -> dict[Case, list[Sample]]:
     return samples
 
 
-def table(samples: dict[Case, list[Sample]]) -> tuple[str, bool]:
-    """For people: a line for each clock of each case; and whether the cluster's marks are met."""
+def table(samples: dict[Case, list[Sample]]) -> str:
+    """For people: a line for each clock of each case. Nothing is judged but by whoever reads it."""
     rows = []
-    all_met = True
     for case, taken in samples.items():
         if not taken:
             continue
         cluster = [s.cluster_ms for s in taken]
         met = statistics.median(cluster) <= case.cluster_ms
-        all_met = all_met and met
         rows.append(_row(f"{case.name}, cluster", cluster, f"{case.cluster_ms:,.0f} ms", met))
         client = [s.client_ms for s in taken if s.client_ms is not None]
         if case.client_ms is not None and client:
@@ -289,9 +287,8 @@ def table(samples: dict[Case, list[Sample]]) -> tuple[str, bool]:
             met = statistics.median(client) <= median and max(client) <= worst
             mark = f"{median:,.0f} ms, worst {worst:,.0f} ms"
             rows.append(_row(f"{case.name}, client", client, mark, met))
-    return columns(
-        ("FAILOVER", "TIMES", "MEDIAN", "P90", "WORST", "MARK", "VERDICT"), rows
-    ), all_met
+    header = ("FAILOVER", "TIMES", "MEDIAN", "P90", "WORST", "MARK", "VERDICT")
+    return columns(header, rows)
 
 
 def _row(name: str, values: Sequence[float], mark: str, met: bool) -> tuple[str, ...]:
@@ -324,12 +321,11 @@ def main() -> int:
     finally:
         if not arguments.data:
             shutil.rmtree(folder, ignore_errors=True)
-    text, met = table(samples)
-    print(text)
+    print(table(samples))
     if arguments.json:
         found = {case.name: [asdict(s) for s in taken] for case, taken in samples.items()}
         arguments.json.write_text(json.dumps(found, indent=2) + "\n")
-    return 0 if met else 2
+    return 0
 
 
 if __name__ == "__main__":

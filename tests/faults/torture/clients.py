@@ -1,0 +1,325 @@
+"""Clients of every kind that write and read while the cluster is tortured.
+
+All producers use acks=all. An idempotent one promises no repeats and no other order; one without
+retries is told what became of each single request, so its definite failures can be held to.
+"""
+
+import asyncio
+import logging
+import threading
+import time
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from confluent_kafka import Consumer, KafkaError, Producer, TopicPartition
+from tests.faults.torture.history import DEFINITE, History, Problems, Reading
+
+from replog.cli.traffic import QUICK
+
+DELIVERY_TIMEOUT_MS = 60_000
+IN_FLIGHT_MAX = 1_000  # records of one writer that wait for an answer; then it pauses
+ANSWER_TIMEOUT_S = 120.0
+Place = tuple[str, int]  # topic, partition
+
+
+def quiet(error: Any) -> None:
+    """Clients tell of every broken connection; here they break all the time."""
+
+
+class ConfluentWriter(threading.Thread):
+    """librdkafka, through confluent-kafka."""
+
+    def __init__(
+        self,
+        bootstrap: str,
+        history: History,
+        names: Sequence[str],
+        places: Sequence[Place],
+        *,
+        rate: float,
+        **settings: Any,
+    ) -> None:
+        """`names` are the writers' names by topic, in the order of the topics in `places`."""
+        super().__init__(name=names[0], daemon=True)
+        self._history = history
+        self._names = {history.writers[name].topic: name for name in names}
+        self._places = list(places)
+        self._pause_s = 1 / rate
+        self._once = settings.get("retries") == 0
+        self._waiting = 0
+        self._stopping = threading.Event()
+        self._client = Producer(
+            {
+                **QUICK,
+                "bootstrap.servers": bootstrap,
+                "acks": "all",
+                "linger.ms": 2,
+                "message.timeout.ms": DELIVERY_TIMEOUT_MS,
+                "error_cb": quiet,
+                **settings,
+            }
+        )
+
+    def run(self) -> None:
+        due = time.monotonic()
+        turn = 0
+        while not self._stopping.is_set():
+            if self._waiting < IN_FLIGHT_MAX:
+                self._send(*self._places[turn % len(self._places)])
+                turn += 1
+            due = max(due + self._pause_s, time.monotonic() - 0.1)
+            while not self._stopping.is_set() and (left_s := due - time.monotonic()) > 0:
+                self._client.poll(left_s)
+
+    def _send(self, topic: str, partition: int) -> None:
+        name = self._names[topic]
+        number, value = self._history.invoke(name, partition)
+
+        def answered(error: KafkaError | None, message: Any) -> None:
+            self._waiting -= 1
+            if error is None:
+                offset, now = message.offset(), time.monotonic()
+                self._history.acknowledged(name, partition, number, offset, now)
+                return
+            definite = self._once and error.code() in DEFINITE
+            self._history.refused(name, partition, number, error.name(), definite=definite)
+
+        self._waiting += 1
+        self._client.produce(topic, value, partition=partition, on_delivery=answered)
+
+    def finish(self) -> int:
+        """Stop, and wait for all answers. Returns how many records have none."""
+        self._stopping.set()
+        self.join()
+        return int(self._client.flush(ANSWER_TIMEOUT_S))
+
+
+class ConfluentReader(threading.Thread):
+    """Follows all partitions from offset 0 on; as a member of a group when it has one."""
+
+    def __init__(
+        self,
+        name: str,
+        bootstrap: str,
+        places: Sequence[Place],
+        problems: Problems,
+        *,
+        group: str | None = None,
+    ) -> None:
+        super().__init__(name=name, daemon=True)
+        self.readings = {place: Reading(name, *place) for place in places}
+        self._problems = problems
+        self._again = group is not None
+        self._stopping = threading.Event()
+        self._client = Consumer(
+            {
+                **QUICK,
+                "bootstrap.servers": bootstrap,
+                "group.id": group or name,
+                "enable.auto.commit": group is not None,
+                "auto.commit.interval.ms": 500,
+                "auto.offset.reset": "earliest" if group else "error",
+                "session.timeout.ms": 6_000,
+                "heartbeat.interval.ms": 500,
+                "fetch.wait.max.ms": 200,
+                "error_cb": quiet,
+            }
+        )
+        if group is None:
+            self._client.assign([TopicPartition(t, p, 0) for t, p in places])
+        else:
+            self._client.subscribe(sorted({topic for topic, _ in places}))
+
+    def run(self) -> None:
+        while not self._stopping.is_set():
+            for message in self._client.consume(500, timeout=0.2):
+                error = message.error()
+                if error is None:
+                    reading = self.readings[message.topic(), message.partition()]
+                    value = message.value() or b""
+                    reading.take(message.offset(), value, self._problems, again=self._again)
+                elif error.code() == KafkaError._AUTO_OFFSET_RESET:
+                    self._problems.add(f"{self.name} was sent out of range: {error.str()}")
+        self._client.close()
+
+    def reached(self, ends: dict[Place, int]) -> bool:
+        """Whether all of it is read."""
+        return all(self.readings[place].next_offset >= end for place, end in ends.items())
+
+    def finish(self) -> None:
+        """Stop reading."""
+        self._stopping.set()
+        self.join()
+
+
+class AioClients(threading.Thread):
+    """aiokafka: a producer and a reader, on an event loop of their own."""
+
+    def __init__(
+        self,
+        bootstrap: str,
+        history: History,
+        names: Sequence[str],
+        places: Sequence[Place],
+        problems: Problems,
+        *,
+        rate: float,
+        idempotent: bool,
+    ) -> None:
+        super().__init__(name=names[0], daemon=True)
+        self.readings = {place: Reading("aiokafka", *place) for place in places}
+        self.unanswered = 0
+        self.failure: BaseException | None = None
+        self._servers = bootstrap
+        self._history = history
+        self._names = {history.writers[name].topic: name for name in names}
+        self._places = list(places)
+        self._problems = problems
+        self._pause_s = 1 / rate
+        self._idempotent = idempotent
+        self._writing = True
+        self._reading = True
+        self._written = threading.Event()
+
+    def run(self) -> None:
+        try:
+            asyncio.run(self._main())
+        except Exception as error:  # noqa: BLE001  # told in the report
+            self.failure = error
+        finally:
+            self._written.set()
+
+    async def _main(self) -> None:
+        logging.getLogger("aiokafka").setLevel(logging.CRITICAL)  # as `quiet`
+        from aiokafka import AIOKafkaConsumer, AIOKafkaProducer
+        from aiokafka import TopicPartition as Partition
+
+        producer = AIOKafkaProducer(
+            bootstrap_servers=self._servers,
+            acks="all",
+            enable_idempotence=self._idempotent,
+            request_timeout_ms=10_000,
+            retry_backoff_ms=50,
+            metadata_max_age_ms=5_000,
+        )
+        consumer = AIOKafkaConsumer(
+            bootstrap_servers=self._servers,
+            auto_offset_reset="none",
+            request_timeout_ms=10_000,
+            retry_backoff_ms=50,
+            fetch_max_wait_ms=200,
+            metadata_max_age_ms=5_000,
+        )
+        await producer.start()
+        await consumer.start()
+        consumer.assign([Partition(*place) for place in self._places])
+        for place in self._places:
+            consumer.seek(Partition(*place), 0)
+        reader = asyncio.create_task(self._read(consumer))
+        try:
+            await self._write(producer)
+            self._written.set()
+            await reader
+        finally:
+            await consumer.stop()
+            await producer.stop()
+
+    async def _write(self, producer: Any) -> None:
+        waiting: set[asyncio.Task[None]] = set()
+        turn = 0
+        while self._writing:
+            if len(waiting) < IN_FLIGHT_MAX:
+                topic, partition = self._places[turn % len(self._places)]
+                name = self._names[topic]
+                number, value = self._history.invoke(name, partition)
+                # One after the other: records have an order once `send` has returned.
+                sent = await producer.send(topic, value, partition=partition)
+                task = asyncio.create_task(self._answered(sent, name, partition, number))
+                waiting.add(task)
+                task.add_done_callback(waiting.discard)
+                turn += 1
+            await asyncio.sleep(self._pause_s)
+        if waiting:
+            _, late = await asyncio.wait(waiting, timeout=ANSWER_TIMEOUT_S)
+            self.unanswered = len(late)
+
+    async def _answered(
+        self, sent: asyncio.Future[Any], name: str, partition: int, number: int
+    ) -> None:
+        from aiokafka.errors import KafkaError as AioKafkaError
+
+        try:
+            offset = (await sent).offset
+        except AioKafkaError as error:
+            reason = type(error).__name__
+            self._history.refused(name, partition, number, reason, definite=False)
+        else:
+            self._history.acknowledged(name, partition, number, offset, time.monotonic())
+
+    async def _read(self, consumer: Any) -> None:
+        while self._reading:
+            batches = await consumer.getmany(timeout_ms=200)
+            for partition, messages in batches.items():
+                reading = self.readings[partition.topic, partition.partition]
+                for message in messages:
+                    reading.take(message.offset, message.value, self._problems)
+
+    def reached(self, ends: dict[Place, int]) -> bool:
+        """Whether all of it is read."""
+        return all(self.readings[place].next_offset >= end for place, end in ends.items())
+
+    def finish_writing(self) -> int:
+        """Stop writing, and wait for all answers. Returns how many records have none."""
+        self._writing = False
+        self._written.wait()
+        return self.unanswered
+
+    def finish(self) -> None:
+        """Stop reading, too."""
+        self._reading = False
+        self.join()
+
+
+def read_all(
+    bootstrap: str,
+    ends: dict[Place, int],
+    take: Callable[[Place, int, bytes], None],
+    timeout_s: float,
+) -> bool:
+    """Read everything from offset 0 with a new consumer; False when that takes too long."""
+    client = Consumer(
+        {
+            **QUICK,
+            "bootstrap.servers": bootstrap,
+            "group.id": "last-reader",
+            "enable.auto.commit": False,
+            "auto.offset.reset": "error",
+            "error_cb": quiet,
+        }
+    )
+    left = {place: end for place, end in ends.items() if end}
+    client.assign([TopicPartition(topic, partition, 0) for topic, partition in left])
+    limit = time.monotonic() + timeout_s
+    try:
+        while left and time.monotonic() < limit:
+            for message in client.consume(5_000, timeout=0.5):
+                if message.error() is None:
+                    place = (message.topic(), message.partition())
+                    take(place, message.offset(), message.value() or b"")
+                    if message.offset() + 1 >= left.get(place, 0):
+                        left.pop(place, None)
+    finally:
+        client.close()
+    return not left
+
+
+def log_ends(bootstrap: str, places: Sequence[Place]) -> dict[Place, int]:
+    """End of each partition's log as consumers see it."""
+    client = Consumer({**QUICK, "bootstrap.servers": bootstrap, "group.id": "ends"})
+    try:
+        return {
+            place: client.get_watermark_offsets(TopicPartition(*place), timeout=30)[1]
+            for place in places
+        }
+    finally:
+        client.close()
