@@ -100,7 +100,8 @@ class IsrChanges:
                 if record is not None and record.leader_epoch == epoch:
                     self._committed(partition, record)
             elif error in DEFINITE:
-                partition.leader.on_proposal_refused(proposal)
+                if partition.leader.on_proposal_refused(proposal, node.now_ms):
+                    node.waits.committed(partition)
             elif error not in OVERTAKEN and still_current():
                 node.timers.call_at(node.now_ms + RETRY_AFTER_MS, again)
 

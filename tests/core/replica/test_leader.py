@@ -138,10 +138,13 @@ def test_a_refused_addition_lets_it_go() -> None:
     fetch(state, 3, 0)
     proposal = state.propose_expand(3)
     assert proposal is not None
-    state.on_proposal_refused(proposal)
-    assert isinstance(state.isr_state, Committed)
     state.on_append(5, 2)
-    assert fetch(state, 2, 5, 5 + 10 * LAG_MS)
+    fetch(state, 2, 5, 3)
+    assert state.high_watermark == 0
+    assert state.on_proposal_refused(proposal, 3 + 10 * LAG_MS), "what waited for it is committed"
+    assert isinstance(state.isr_state, Committed)
+    assert state.high_watermark == 5
+    assert not state.on_proposal_refused(proposal, 4 + 10 * LAG_MS), "told twice"
 
 
 @pytest.mark.parametrize(

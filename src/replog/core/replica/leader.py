@@ -220,10 +220,15 @@ class LeaderState:
         self.isr_state = PendingShrink(state, lagging)
         return self.isr_state
 
-    def on_proposal_refused(self, proposal: Pending) -> None:
-        """The controller said no for certain: back to what is committed, if still at that."""
-        if self.isr_state is proposal:
-            self.isr_state = proposal.committed
+    def on_proposal_refused(self, proposal: Pending, now_ms: float) -> bool:
+        """The controller said no for certain: back to what is committed, if still at that.
+
+        True when the high watermark moved: whoever was to join holds it no more.
+        """
+        if self.isr_state is not proposal:
+            return False
+        self.isr_state = proposal.committed
+        return self.advance(now_ms)
 
     def broker_epochs(self, members: tuple[int, ...], own_epoch: int) -> tuple[int, ...]:
         """The broker epoch of each member as it is known from its fetches, -1 where it is not."""
