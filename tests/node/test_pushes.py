@@ -3,6 +3,7 @@
 import pytest
 from tests.node.town import Town
 
+from replog.model.ids import TopicPartition
 from replog.model.messages import Message
 from replog.model.messages.update_cluster import UpdateClusterRequest
 
@@ -103,3 +104,21 @@ def test_a_client_does_not_wait_long_for_brokers_that_it_has_nothing_to_do_with(
     begun = town.now_ms
     town.create("t", [0], at=1)
     assert town.now_ms - begun <= 300
+
+
+@pytest.mark.parametrize("victim", [0, 1], ids=["controller", "other"])
+def test_who_is_cut_off_from_the_coordinator_alone_hears_that_it_leads_no_more(
+    town: Town, victim: int
+) -> None:
+    others = [broker for broker in (0, 1, 2) if broker != victim]
+    town.create("t", [victim, *others])
+    assert town.controller == 0
+    session = town.lives[victim].session
+    town.cut_from_coordinator.add(victim)
+    assert session is not None
+    town._hint(town.tree.end_session(session))  # it can't be told
+    town.run(500)
+    record = town.node(victim).cluster.partition(TopicPartition("t", 0))
+    assert record is not None
+    assert record.leader == others[0]
+    assert victim not in record.isr

@@ -3,6 +3,9 @@
 One UpdateCluster is on its way to a broker at a time. What changes meanwhile adds up and leaves as
 one delta; its contents are read from the image when it is sent. A broker that has just registered,
 that refused a delta, or that did not answer gets the full image.
+
+A broker that is taken for dead gets one image more, in case that it lives and is cut off from the
+coordinator alone: it leads nothing any more, and must tell the clients that wait for it.
 """
 
 from __future__ import annotations
@@ -72,8 +75,11 @@ class Pushes:
     def begin(self) -> None:
         """Send the full image to everybody, this broker included."""
         self.begun = True
+        known = dict(self._node.cluster.brokers)  # as the controller before has told
         self._node.membership.apply_image(full_image(self._cluster, self._node.broker_epoch))
         self._follow(self._cluster.brokers)
+        for broker_id in known.keys() - self._cluster.brokers.keys():
+            self._bid_farewell(known[broker_id])
 
     def committed(self, delta: Delta) -> None:
         """The image has changed by `delta`: apply it here, and send it to the others."""
@@ -124,6 +130,8 @@ class Pushes:
             now = brokers.get(broker_id)
             if now is None or now.broker_epoch != receiver.broker.broker_epoch:
                 del self._receivers[broker_id]
+            if now is None:
+                self._bid_farewell(receiver.broker)
         for broker_id, broker in brokers.items():
             if broker_id != self._node.broker_id and broker_id not in self._receivers:
                 self._receivers[broker_id] = _Receiver(broker)
@@ -155,7 +163,12 @@ class Pushes:
                 receiver.in_flight = False
                 self._on_answer(receiver, version, answer)
 
-        self._node.send(broker, message, answered, timeout_ms=TIMEOUT_MS)
+        timeout_ms = min(TIMEOUT_MS, self._node.config.controller_socket_timeout_ms)
+        self._node.send(broker, message, answered, timeout_ms=timeout_ms)
+
+    def _bid_farewell(self, broker: BrokerRecord) -> None:
+        message = full_image(self._cluster, broker.broker_epoch)
+        self._node.send(broker, message, lambda answer: None, timeout_ms=TIMEOUT_MS)
 
     def _on_answer(
         self, receiver: _Receiver, version: int, answer: PeerReplied | PeerFailed
