@@ -51,12 +51,15 @@ def ask(port: int, word: str, host: str = HOST, timeout_s: float = 2.0) -> str:
 class Server:
     """One server, running or not."""
 
-    def __init__(self, folder: Path, number: int, config: Mapping[str, str], port: int) -> None:
+    def __init__(
+        self, folder: Path, number: int, config: Mapping[str, str], prefix: Sequence[str] = ()
+    ) -> None:
+        """`prefix` stands before the command, e.g. to run it in a network namespace."""
         self.number = number
-        self.port = port
+        self.port = int(config["clientPort"])
         self.host = config["clientPortAddress"]
         self.folder = folder
-        self.command_prefix: list[str] = []  # e.g. to run it in a network namespace
+        self._prefix = list(prefix)
         self.process: subprocess.Popen[bytes] | None = None
         data = folder / "data"
         data.mkdir(parents=True)
@@ -69,7 +72,7 @@ class Server:
         assert self.process is None
         memory = ["-Xmx128m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1"]
         command = [
-            *self.command_prefix,
+            *self._prefix,
             "java",
             *memory,
             "-Dzookeeper.serverCnxnFactory=org.apache.zookeeper.server.NettyServerCnxnFactory",
@@ -117,37 +120,42 @@ class Server:
 
 
 class Ensemble:
-    """Servers that form a quorum, on loopback. One server alone runs without one."""
+    """Servers that form a quorum. One server alone runs without one."""
 
     def __init__(
         self,
         folder: Path,
         size: int = 3,
         *,
-        tick_ms: int = TICK_MS,
         settings: Mapping[str, str] | None = None,
+        hosts: Sequence[str] | None = None,
+        prefixes: Sequence[Sequence[str]] | None = None,
     ) -> None:
-        ports = free_ports(HOST, 3 * size)
+        """On loopback at free ports; with `hosts`, one server at each, at ZooKeeper's own ports."""
         numbers = range(1, size + 1)
+        if hosts is None:
+            hosts, free = [HOST] * size, free_ports(HOST, 3 * size)
+            ports = [free[3 * n - 3 : 3 * n] for n in numbers]
+        else:
+            ports = [[2181, 2888, 3888]] * size
         config = {
-            "tickTime": str(tick_ms),
+            "tickTime": str(TICK_MS),
             "initLimit": "10",
             "syncLimit": "5",
-            "clientPortAddress": HOST,
             "admin.enableServer": "false",
             "maxClientCnxns": "0",
             "4lw.commands.whitelist": "ruok,srvr,mntr",
             **(settings or {}),
         }
         if size > 1:
-            for n in numbers:
-                config[f"server.{n}"] = f"{HOST}:{ports[3 * n - 2]}:{ports[3 * n - 1]}"
+            for n, host, (_, peers, elections) in zip(numbers, hosts, ports, strict=True):
+                config[f"server.{n}"] = f"{host}:{peers}:{elections}"
         self.servers = [
             Server(
                 folder / f"zk-{n}",
                 n,
-                {**config, "clientPort": str(ports[3 * n - 3])},
-                ports[3 * n - 3],
+                {**config, "clientPort": str(ports[n - 1][0]), "clientPortAddress": hosts[n - 1]},
+                prefixes[n - 1] if prefixes else (),
             )
             for n in numbers
         ]

@@ -1,4 +1,4 @@
-"""The ensemble loses its quorum, or one member, under load: partitions that have a leader serve on."""
+"""The ensemble loses its quorum, or one member, under load: who leads a partition serves on."""
 
 import itertools
 import os
