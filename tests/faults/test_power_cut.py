@@ -36,8 +36,7 @@ def test_nothing_acknowledged_is_missing_after_a_power_cut(disk: PowerCutDisk) -
         *("--config", "replog.durability=fsync"),
     )
     try:
-        # No broker is there for a while: what is refused then was never promised.
-        with load(cluster, TOPIC, PARTITIONS, may_be_refused=True) as producers:
+        with load(cluster, TOPIC, PARTITIONS) as producers:
             for cut in range(CUTS):
                 assert all_go_on(producers, 300), cluster.logs()
                 canary = disk.folder / f"canary-{cut}"

@@ -18,10 +18,8 @@ def load(
     partitions: Sequence[int],
     *,
     records_per_second: int = 400,
-    may_be_refused: bool = False,
 ) -> Iterator[list[Producer]]:
-    """An idempotent and a plain producer with acks=all; all they sent is answered at the end, and
-    unless it `may_be_refused`, with an acknowledgement."""
+    """An idempotent and a plain producer with acks=all; all they sent is acknowledged at the end."""
     producers = [
         Producer(
             cluster.bootstrap,
@@ -40,7 +38,7 @@ def load(
         unanswered = [producer.finish() for producer in producers]
     assert unanswered == [0, 0], cluster.logs()
     refused = [text for producer in producers for text in producer.refused[:3]]
-    assert may_be_refused or not refused, refused
+    assert not refused, [*refused, cluster.logs()]
 
 
 def check_promise(

@@ -183,10 +183,13 @@ class Partitions:
             self.logs.configure(partition, topic)
         if partition.offline_reason is not None:
             partition.obey(record)
-        elif record.leader == node.broker_id:
+            return
+        if record.leader == node.broker_id:
             self._lead(partition, record)
         else:
             self._follow(partition, record)
+        if partition.folder.online:
+            node.syncs.appended(partition)
 
     def _lead(self, partition: Partition, record: PartitionRecord) -> None:
         node = self._node
@@ -245,7 +248,6 @@ class Partitions:
         if record.leader == NO_LEADER or not partition.folder.online:
             node.fetchers.remove(partition.tp)
         else:
-            node.syncs.appended(partition)
             node.fetchers.follow(partition)
 
     def _delete_topic(self, name: str, topic_id: bytes) -> None:

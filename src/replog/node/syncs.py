@@ -34,7 +34,8 @@ class Syncs:
         self._timers: dict[Partition, Timer] = {}
 
     def appended(self, partition: Partition) -> None:
-        """The log grew, or leadership began: sync what the topic's configuration wants synced."""
+        """The log grew, or its role or its topic's configuration changed: sync what is to be synced
+        by now. Whatever is not is under way or has its time: nothing else asks for it."""
         topic = partition.topic
         unsynced = partition.log_end_offset - partition.log.recovery_point
         if unsynced <= 0:
@@ -79,7 +80,6 @@ class Syncs:
         node.run_job(work, lambda done: self._done(flushes, done))
 
     def _done(self, flushes: list[tuple[Partition, LogFlush]], done: JobDone) -> None:
-        self._under_way = False
         node = self._node
         for partition, flush in flushes:
             if node.partitions.get(partition.tp) is not partition:
@@ -93,4 +93,8 @@ class Syncs:
                 node.fetchers.synced(partition)
             elif leader.on_synced(synced, node.now_ms):
                 node.waits.committed(partition)
+            # A log that was cut meanwhile is not synced by this, and may never grow again: whoever
+            # is to write to it may wait for the rest of it to be synced.
+            self.appended(partition)
+        self._under_way = False
         self._begin()
