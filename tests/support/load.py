@@ -19,7 +19,7 @@ def load(
     *,
     records_per_second: int = 400,
 ) -> Iterator[list[Producer]]:
-    """An idempotent and a plain producer with acks=all; all they sent is acknowledged at the end."""
+    """An idempotent and a plain producer with acks=all: all that they send is acknowledged."""
     producers = [
         Producer(
             cluster.bootstrap,
