@@ -55,6 +55,24 @@ def test_max_bytes_at_the_limit_and_one_below() -> None:
     assert fetch(log, 2, 0, min_one=False) == b""
 
 
+def test_what_need_not_be_whole_fills_the_limit_up() -> None:
+    log = open_log(MemDisk(), LogConfig(index_interval_bytes=100))
+    for _ in range(8):
+        append(log)
+    size = len(batch())
+
+    def length(max_bytes: int, *, upto: int = 8, min_one: bool = True) -> int:
+        read = log.read(2, max_bytes, upto=upto, min_one=min_one, whole=False)
+        assert isinstance(read, LogRead)
+        return 0 if read.range is None else read.range.length
+
+    for limit in (size, size + 1, 3 * size - 1, 3 * size, 6 * size):
+        assert length(limit) == length(limit, min_one=False) == limit
+    assert length(3 * size, upto=4) == 2 * size, "nothing of what may not be read"
+    assert length(size - 1) == length(0) == size
+    assert length(size - 1, min_one=False) == 0
+
+
 def test_a_range_never_spans_segments() -> None:
     log = open_log(MemDisk(), SMALL)
     for _ in range(12):

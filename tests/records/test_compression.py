@@ -1,6 +1,7 @@
 """Codecs: we read what others write, they read what we write, and bombs stay small."""
 
 import gzip
+import random
 
 import lz4.frame
 import pytest
@@ -137,6 +138,30 @@ def test_foreign_payloads_are_implausible(codec: int) -> None:
 def test_raw_snappy_is_plausible_by_its_size() -> None:
     assert plausible(Compression.SNAPPY, snappy.compress(TEXT))
     assert not plausible(Compression.SNAPPY, b"\xff\xff\xff\xff\x0f" + bytes(20))
+
+
+@pytest.mark.parametrize(
+    "block",
+    [
+        b"this is nothing",  # a literal that is longer than what is there
+        b"\x05\x01abcde",  # a copy, of nothing
+        b"\x02\x10abcde",  # a literal longer than the block
+        b"\x7f\xf0\x40abc",  # its length in a byte of its own, and too long
+        b"\x00trailing",
+        b"\x05",
+        b"",
+    ],
+)
+def test_raw_snappy_begins_with_a_literal(block: bytes) -> None:
+    assert not plausible(Compression.SNAPPY, block)
+    with pytest.raises(UndecodablePayload):
+        decompress(Compression.SNAPPY, block)
+
+
+@pytest.mark.parametrize("size", [0, 1, 59, 60, 61, 256, 257, 65_536, 65_537, 70_000])
+def test_every_literal_is_plausible(size: int) -> None:
+    data = random.Random(size).randbytes(size)
+    assert plausible(Compression.SNAPPY, snappy.compress(data))
 
 
 def test_unknown_codecs() -> None:

@@ -17,7 +17,7 @@ from replog.records.batch import (
     build_batch,
     read_records,
 )
-from replog.records.header import crc_ok, size_of
+from replog.records.header import HEADER_SIZE, crc_ok, size_of
 from replog.records.validate import (
     LOOKED_INTO_RECORDS_MAX,
     WALKED_BYTES_MAX,
@@ -317,3 +317,19 @@ def test_a_bomb_is_not_expanded_beyond_the_limit() -> None:
     assert look_inside(buffer, header, rules=COMPACTED, now_ms=NOW) is None
     refused = look_inside(buffer, header, rules=COMPACTED, now_ms=NOW, limit=1_000_000)
     assert refused is not None and refused.error == ErrorCode.UNKNOWN_SERVER_ERROR
+
+
+def test_a_largest_timestamp_above_all_records_is_put_right_where_they_are_walked() -> None:
+    data = bytearray(build_batch(TWO))
+    struct.pack_into(">q", data, 35, NOW + 5)
+    struct.pack_into(">I", data, 17, crc32c(data[21:]))
+    (header,) = validate_produce(memoryview(data), rules=RULES, now_ms=NOW)  # type: ignore[misc]
+    assert header.max_timestamp == BatchHeader(data, 0).max_timestamp == NOW
+    assert crc_ok(data, header)
+
+
+def test_nothing_is_no_zstd_of_records() -> None:
+    data = bytearray(build_batch(TWO, compression=Compression.ZSTD)[:HEADER_SIZE])
+    struct.pack_into(">i", data, 8, HEADER_SIZE - 12)
+    struct.pack_into(">I", data, 17, crc32c(data[21:]))
+    assert refused(bytes(data))[0] == ErrorCode.INVALID_RECORD

@@ -23,12 +23,14 @@ class ReadableLog:
     log_end_offset: int
 
     def read(
-        self, offset: int, max_bytes: int, *, upto: int, min_one: bool
+        self, offset: int, max_bytes: int, *, upto: int, min_one: bool, whole: bool = True
     ) -> LogRead | OutOfRange:
-        """Whole batches from the one that holds `offset` on, from one segment, at most `max_bytes`.
+        """Batches from the one that holds `offset` on, from one segment, at most `max_bytes`.
 
         Nothing at or behind `upto` (a batch that reaches across it is left out). With `min_one` the
-        first batch comes even when it is larger. Raises LogCorrupt or DiskError.
+        first batch comes even when it is larger. Where they need not be `whole`, as many bytes come
+        as there may be, and a reader leaves the rest of the last batch aside. Raises LogCorrupt or
+        DiskError.
         """
         end_offset = self.log_end_offset
         if upto > end_offset:
@@ -39,7 +41,7 @@ class ReadableLog:
             return LogRead(None, offset)
         segment = self._active
         if offset >= segment.base_offset:
-            return LogRead(segment.range(offset, upto, max_bytes, min_one), offset)
+            return LogRead(segment.range(offset, upto, max_bytes, min_one, whole=whole), offset)
         index = self._index_of(offset)
         while index < len(self._segments):
             segment = self._segments[index]
@@ -47,7 +49,7 @@ class ReadableLog:
                 break
             self._keep_loaded(segment)
             if segment.position_of(offset) < segment.size:
-                return LogRead(segment.range(offset, upto, max_bytes, min_one), offset)
+                return LogRead(segment.range(offset, upto, max_bytes, min_one, whole=whole), offset)
             index += 1  # compaction took the rest of this segment
         return LogRead(None, offset)
 

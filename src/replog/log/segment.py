@@ -347,17 +347,24 @@ class Segment:
                 found = self._find(offset)
         return found
 
-    def range(self, offset: int, upto: int, max_bytes: int, min_one: bool) -> FileRange | None:
-        """Whole batches from the one that holds `offset`, none that reaches to `upto` or beyond.
+    def range(
+        self, offset: int, upto: int, max_bytes: int, min_one: bool, *, whole: bool = True
+    ) -> FileRange | None:
+        """Batches from the one that holds `offset`, none that reaches to `upto` or beyond.
 
         At most `max_bytes`, except that with `min_one` the first batch comes whatever its size.
+        Unless they have to be `whole`, the beginning of one more fills that up.
         """
         start = self.position_of(offset)
         end = self.size if upto >= self.next_offset else self.position_of(upto)
         if end - start > max_bytes:
-            cut = self._boundary_at_most(start, start + max_bytes)
-            if cut == start and min_one:
-                cut = start + SpanWindow(self.file, end).at(start)[1]
+            cut = start + max_bytes
+            if whole:
+                cut = self.boundary_at_most(start, cut)
+            if cut <= start or not whole:
+                first = start + SpanWindow(self.file, end).at(start)[1]
+                if first > cut:
+                    cut = first if min_one else start
             end = cut
         return FileRange(self.file, start, end - start) if end > start else None
 
@@ -401,7 +408,7 @@ class Segment:
             position += size
         return self.size
 
-    def _boundary_at_most(self, start: int, limit: int) -> int:
+    def boundary_at_most(self, start: int, limit: int) -> int:
         """The last batch boundary from `start` on that is not behind `limit` (inside the file)."""
         try:
             return self._scan_boundary(start, limit)

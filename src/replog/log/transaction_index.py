@@ -197,7 +197,7 @@ class AbortedTransactions:
             yield from self._entries(base_offset)
 
     def within_range(self, offset: int, data: FileRange, upto: int) -> list[AbortedTransaction]:
-        """`within` for the batches of `data`, read from `offset` on, all of them below `upto`.
+        """`within` for the whole batches of `data`, read from `offset` on, all below `upto`.
 
         Raises DiskError, LogCorrupt."""
         end = data.position + data.length
@@ -206,6 +206,7 @@ class AbortedTransactions:
             segment = self._segments[at]
             if segment.file is data.file:
                 if end < segment.size:
+                    end = segment.boundary_at_most(data.position, end)
                     upto = min(upto, SpanWindow(segment.file, segment.size).at(end)[0])
                 else:
                     upto = min(upto, segment.next_offset)

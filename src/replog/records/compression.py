@@ -128,7 +128,24 @@ def _plausible_snappy(payload: Bytes) -> bool:
     if bytes(payload[:8]) == _XERIAL_MAGIC:
         return len(payload) >= _XERIAL_HEADER_SIZE
     # A copy of up to 64 bytes takes three: no block expands more than that.
-    return 0 <= _snappy_length(payload) <= 32 * len(payload)
+    length = _snappy_length(payload)
+    return 0 <= length <= 32 * len(payload) and _plausible_literal(payload, length)
+
+
+def _plausible_literal(payload: Bytes, length: int) -> bool:
+    """Whether a raw block of `length` bytes begins with some of them as they are: there is nothing
+    yet that could be copied."""
+    front = bytes(payload[:10])
+    at = next((i + 1 for i, byte in enumerate(front) if byte < 0x80), len(front))
+    if length == 0:
+        return at == len(payload)
+    if at == len(front) or front[at] & 3:
+        return False
+    size, more = (front[at] >> 2) + 1, 0
+    if size > 60:  # the size is in the next one to four bytes
+        more = size - 60
+        size = int.from_bytes(front[at + 1 : at + 1 + more], "little") + 1
+    return size <= min(length, len(payload) - at - 1 - more)
 
 
 def _decompress_snappy(payload: Bytes, limit: int) -> Bytes:

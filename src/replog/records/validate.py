@@ -206,6 +206,8 @@ def _check_payload(buffer: memoryview, header: BatchHeader) -> RefusedBatch | No
     if codec != Compression.NONE:
         if plausible(codec, payload):
             return None
+        if codec == Compression.ZSTD and not payload:  # which zstd takes for nothing compressed
+            return _invalid(f"{header.count} records in nothing")
         return RefusedBatch(
             ErrorCode.UNKNOWN_SERVER_ERROR, f"the payload is no {Compression(codec).name.lower()}"
         )
@@ -220,9 +222,11 @@ def _check_payload(buffer: memoryview, header: BatchHeader) -> RefusedBatch | No
         return _invalid(f"the first record has {length} bytes, {left} are left")
     if header.count <= WALKED_RECORDS_MAX and len(payload) <= WALKED_BYTES_MAX:
         try:
-            check_records(bytes(payload), header.count)
+            latest = header.base_timestamp + check_records(bytes(payload), header.count)
         except CorruptBatch as error:
             return _invalid(str(error))
+        if header.max_timestamp > latest and not header.log_append_time:
+            stamp_timestamp(buffer, header, max_timestamp=latest, log_append_time=False)
     return None
 
 

@@ -80,7 +80,7 @@ def test_a_folder_that_failed_says_so(broker: OneBroker) -> None:
 # ---- producers ----------------------------------------------------------------------------------
 
 
-def test_producers_as_the_leader_knows_them(broker: OneBroker) -> None:
+def test_producers_as_a_replica_knows_them(broker: OneBroker) -> None:
     batch = build_batch(
         [Record(0, 5, None, b"v", ()), Record(1, 6, None, b"v", ())],
         producer=Producer(7, 1, 0),
@@ -98,7 +98,7 @@ def test_producers_as_the_leader_knows_them(broker: OneBroker) -> None:
     assert [(p.partition_index, p.error_code) for p in topic.partitions] == [
         (0, 0),
         (1, 0),
-        (2, ErrorCode.NOT_LEADER_OR_FOLLOWER),
+        (2, 0),  # a follower knows them as well
         (3, ErrorCode.NOT_LEADER_OR_FOLLOWER),
         (9, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION),
     ]

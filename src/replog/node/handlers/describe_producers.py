@@ -1,6 +1,6 @@
 """DescribeProducers, API key 61, version 0: who writes to partitions with an id (KIP-664).
 
-Answered by the leader, from what the log says: it knows a producer until nothing was heard of it
+Answered by any replica, from what its log says: it knows a producer until nothing was heard of it
 for `producer.id.expiration.ms`. The first offset of an open transaction finds those that hang.
 """
 
@@ -45,14 +45,10 @@ def handle(
 def _described(node: Node, tp: TopicPartition) -> PartitionResponse:
     found = node.partitions.find(tp)
     if isinstance(found, Partition):
-        if found.is_leader:
-            return PartitionResponse(
-                partition_index=tp.partition, active_producers=_producers(found)
-            )
-        found = ErrorCode.NOT_LEADER_OR_FOLLOWER
+        return PartitionResponse(partition_index=tp.partition, active_producers=_producers(found))
     text = None
     if found is ErrorCode.NOT_LEADER_OR_FOLLOWER:
-        text = f"broker {node.broker_id} does not lead {tp}"
+        text = f"broker {node.broker_id} has no replica of {tp}"
     return PartitionResponse(partition_index=tp.partition, error_code=found, error_message=text)
 
 

@@ -60,7 +60,7 @@ def handle(node: Node, request: Received, message: FetchRequest) -> FetchRespons
     replica = replica_id(message)
     follower = _authenticated(node, request, message, replica)
     if message.max_bytes < 0 or message.isolation_level not in (0, READ_COMMITTED):
-        return FetchResponse(error_code=ErrorCode.UNKNOWN_SERVER_ERROR)
+        return _refuse_all(request, message)
     by_id = request.version >= FIRST_VERSION_WITH_IDS
     context = node.fetch_sessions.open(message, follower, by_id=by_id)
     if isinstance(context, Refused):
@@ -72,6 +72,32 @@ def handle(node: Node, request: Received, message: FetchRequest) -> FetchRespons
         return fetch.finish(answer)
     fetch.park()
     return None
+
+
+def _refuse_all(request: Received, message: FetchRequest) -> FetchResponse:
+    """What can't be meant. Up to version 12 it is answered partition by partition, as by Kafka."""
+    error = ErrorCode.UNKNOWN_SERVER_ERROR
+    if request.version >= FIRST_VERSION_WITH_IDS:
+        return FetchResponse(error_code=error)
+    return FetchResponse(
+        responses=[
+            FetchableTopicResponse(
+                topic=topic.topic,
+                partitions=[_refused(asked.partition, error) for asked in topic.partitions],
+            )
+            for topic in message.topics
+        ]
+    )
+
+
+def _refused(partition: int, error: ErrorCode) -> PartitionData:
+    return PartitionData(
+        partition_index=partition,
+        error_code=error,
+        high_watermark=-1,
+        aborted_transactions=[] if error in UNKNOWN else None,
+        records=b"",
+    )
 
 
 def replica_id(message: FetchRequest) -> int:
@@ -233,7 +259,10 @@ class _Fetch(ParkedFetch):
             item.more = True
             return None
         limit = min(item.max_bytes, budget)
-        read = partition.log.read(item.fetch_offset, limit, upto=upto, min_one=first)
+        if limit < 0:
+            return self._refusal(item, ErrorCode.UNKNOWN_SERVER_ERROR)
+        whole = self.context.follower is not None  # clients are sent what fits, as by Kafka
+        read = partition.log.read(item.fetch_offset, limit, upto=upto, min_one=first, whole=whole)
         if not isinstance(read, LogRead) or read.range is None:
             item.more = not first
             return None
@@ -258,7 +287,7 @@ class _Fetch(ParkedFetch):
     def _fence(self, partition: Partition, item: FetchItem) -> ErrorCode:
         """Whether this replica may answer this fetcher at all."""
         record = partition.record
-        if item.current_leader_epoch != record.leader_epoch:
+        if item.current_leader_epoch != record.leader_epoch and item.current_leader_epoch >= 0:
             error = partition.fence(item.current_leader_epoch)
             if error:
                 return error
@@ -310,13 +339,7 @@ class _Fetch(ParkedFetch):
     def _refusal(
         self, item: FetchItem, error: ErrorCode, partition: Partition | None = None
     ) -> PartitionData:
-        data = PartitionData(
-            partition_index=item.partition,
-            error_code=error,
-            high_watermark=-1,
-            aborted_transactions=[] if error in UNKNOWN else None,
-            records=b"",
-        )
+        data = _refused(item.partition, error)
         if partition is not None and self.context.follower is not None:
             # Tells a follower whose log ends below ours where it must begin anew.
             data.log_start_offset = partition.log_start_offset

@@ -95,6 +95,8 @@ class _Produce:
     # ---- appending ---------------------------------------------------------------------
 
     def append_topic(self, topic: TopicProduceData) -> None:
+        if not topic.partition_data:
+            return  # Kafka answers by partition, and so says nothing of such a topic
         node = self.node
         name: str | None = topic.name
         unknown = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
@@ -226,7 +228,9 @@ class _Produce:
             answer = PartitionProduceResponse(index=index)
         answer.log_start_offset = partition.log_start_offset
         header = headers[0]
-        if header.transactional:
+        if header.transactional and (
+            header.producer_id >= 0 or self.message.transactional_id is None
+        ):  # the bit alone means nothing: without a producer there is no transaction
             return self._refuse_transaction(index)
         if header.producer_id >= 0:
             verdict = partition.producers.check(
@@ -305,18 +309,11 @@ class _Produce:
             leader = partition.leader
             if error is ErrorCode.NONE and (leader is None or not leader.enough_in_sync):
                 error = ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND
-            self._settle(answer, error)
+            answer.error_code = error  # with the offset that it has all the same, as in Kafka
             self._reply_when_settled()
 
         wait = self.node.waits.park_commit(tp, offset, done)
         self._waiting[id(answer)] = _Waiting(tp, wait, answer)
-
-    def _settle(self, answer: PartitionProduceResponse, error: ErrorCode) -> None:
-        if error:
-            answer.error_code = error
-            answer.base_offset = -1
-            answer.log_append_time_ms = -1
-            answer.log_start_offset = -1
 
     def finish(self) -> ProduceResponse | None:
         """The answer, or None when it comes later or never."""
@@ -341,9 +338,10 @@ class _Produce:
     def _expire(self) -> None:
         for waiting in self._waiting.values():
             self.node.waits.drop_commit(waiting.tp, waiting.wait)
-            self._settle(waiting.answer, ErrorCode.REQUEST_TIMED_OUT)
-        for answer in self._preparing.values():
-            self._settle(answer, ErrorCode.REQUEST_TIMED_OUT)
+            waiting.answer.error_code = ErrorCode.REQUEST_TIMED_OUT
+        for answer in self._preparing.values():  # these are not appended
+            answer.error_code = ErrorCode.REQUEST_TIMED_OUT
+            answer.base_offset = answer.log_start_offset = -1
         self._waiting.clear()
         self._preparing.clear()
         self._reply_when_settled()
