@@ -135,6 +135,13 @@ def test_broker_id_is_another_spelling_of_node_id() -> None:
         BrokerConfig({"broker.id": "-1"})
 
 
+def test_the_session_timeout_is_another_spelling_of_the_silence() -> None:
+    assert config().replog_session_silence_ms == 1500
+    assert config(broker__session__timeout__ms="9000").replog_session_silence_ms == 9000
+    given = {"replog__session__silence__ms": "2000", "broker__session__timeout__ms": "9000"}
+    assert "2000 and broker.session.timeout.ms=9000 disagree" in refusal(**given)
+
+
 def test_retention_falls_back_by_unit() -> None:
     assert config(log__retention__hours="2").log_retention_ms == 7_200_000
     minutes = {"log__retention__hours": "2", "log__retention__minutes": "3"}

@@ -49,6 +49,7 @@ READ_AS = {
     "advertised.listeners": "advertised_listeners",
     "broker.id": "node_id",
     "broker.rack": ".rack",
+    "broker.session.timeout.ms": ".replog_session_silence_ms",
     "controller.listener.names": ".listeners",
     "inter.broker.listener.name": "inter_broker_listener_name",
     "listener.security.protocol.map": ".listeners",

@@ -159,6 +159,7 @@ class BrokerConfig(_BrokerValues, _NamedValues):
                     parse_value(known_key(BROKER, name), text)
         for attribute in _BrokerValues.__annotations__:
             setattr(self, attribute, self.value(attribute.replace("_", ".")))
+        self.replog_session_silence_ms = self._session_silence_ms()
         self.node_id = self._node_id()
         self.rack = self.str("broker.rack") or None
         self.listeners = listening(self.list("listeners"), *self._listener_words())
@@ -218,6 +219,16 @@ class BrokerConfig(_BrokerValues, _NamedValues):
         if node_id is not None and broker_id is not None and node_id != broker_id:
             raise ConfigError(f"node.id={node_id} and broker.id={broker_id} disagree")
         return self.int("node.id" if node_id is not None else "broker.id")
+
+    def _session_silence_ms(self) -> int:
+        silence, timeout = "replog.session.silence.ms", "broker.session.timeout.ms"
+        if timeout not in self.given:
+            return self.int(silence)
+        if silence in self.given and self.int(silence) != self.int(timeout):
+            raise ConfigError(
+                f"{silence}={self.int(silence)} and {timeout}={self.int(timeout)} disagree"
+            )
+        return self.int(timeout)
 
     def _listener_words(self) -> tuple[dict[str, str], frozenset[str]]:
         """Security protocol by listener name, and the names that are not for brokers."""

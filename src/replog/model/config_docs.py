@@ -15,6 +15,9 @@ DOCS: Final[dict[str, str]] = {
     ),
     "broker.id": "Another spelling of node.id.",
     "broker.rack": "Where the broker stands; replicas of a partition are spread over racks.",
+    "broker.session.timeout.ms": (
+        "Another spelling of replog.session.silence.ms; counts only when set."
+    ),
     "cleanup.policy": "delete, compact or both. Records of compacted topics need keys.",
     "compression.gzip.level": (
         "Level at which batches are stored in gzip, 1 (fast) to 9 (small); -1 stands for 6."
@@ -35,6 +38,10 @@ DOCS: Final[dict[str, str]] = {
     "controlled.shutdown.retry.backoff.ms": "Pause between two such requests.",
     "controller.listener.names": (
         "Listeners named here are left out: they are those of KRaft controllers."
+    ),
+    "controller.socket.timeout.ms": (
+        "How long the controller waits for a broker to take news before it tells it again, 2000 "
+        "at most."
     ),
     "default.replication.factor": "Replicas of a topic made without saying how many.",
     "delete.retention.ms": (
@@ -136,6 +143,9 @@ DOCS: Final[dict[str, str]] = {
     "max.compaction.lag.ms": "A record older than this is compacted however clean the log is.",
     "max.connections": "Most connections to this broker at a time.",
     "max.connections.per.ip": "Most connections from one address at a time.",
+    "max.decompressed.message.bytes": (
+        "A batch that must be expanded and holds more bytes than this is refused."
+    ),
     "max.incremental.fetch.session.cache.slots": (
         "Most fetch sessions that a broker remembers (KIP-227)."
     ),
@@ -212,7 +222,13 @@ DOCS: Final[dict[str, str]] = {
     ),
     "segment.ms": "Age at which a new segment begins.",
     "socket.listen.backlog.size": "Connections that may wait to be accepted.",
+    "socket.receive.buffer.bytes": (
+        "Receive buffer of connections; counts only when set, the system's own is faster."
+    ),
     "socket.request.max.bytes": "Largest request; a longer one closes its connection.",
+    "socket.send.buffer.bytes": (
+        "Send buffer of connections; counts only when set, the system's own is faster."
+    ),
     "transaction.max.timeout.ms": "Longest time-out that a transactional producer may ask for.",
     "transaction.state.log.min.isr": (
         "In-sync replicas that the topic with the transactional ids needs to take a write."

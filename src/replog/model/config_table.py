@@ -42,7 +42,7 @@ _TOPIC: Final = (
     ("local.retention.ms", "long", "-2", False, False, ">=-2", "log.local.retention.ms"),
     ("max.compaction.lag.ms", "long", "9223372036854775807", False, True, ">=1",
      "log.cleaner.max.compaction.lag.ms"),
-    ("max.decompressed.message.bytes", "int", "2147483639", False, False, ">=1",
+    ("max.decompressed.message.bytes", "int", "2147483639", False, True, ">=1",
      "max.decompressed.message.bytes"),
     ("max.message.bytes", "int", "1048588", False, True, ">=0", "message.max.bytes"),
     ("message.timestamp.after.max.ms", "long", "3600000", False, True, ">=0",
