@@ -11,8 +11,8 @@ from tests.support.load import WRITERS
 from tests.support.machines import Machines
 from tests.support.zookeeper import Ensemble
 
-from replog.cli.topic_create import create_topic
 from replog.cli.ledger import judge
+from replog.cli.topic_create import create_topic
 from replog.cli.traffic import Producer, read_everything
 from replog.model.messages.create_topics import CreatableTopic
 from replog.model.messages.metadata import MetadataResponse

@@ -26,10 +26,12 @@ from replog.model.coordination import (
     SetData,
     StoredNode,
     WriteDone,
+    WriteError,
+    WriteFailed,
     WriteResult,
 )
 from replog.runtime.coordination.pings import Address
-from replog.runtime.coordination.zk_tree import Tree
+from replog.runtime.coordination.zk_tree import Tree, Unreachable
 
 SESSIONS: Final = "/replog/sessions"
 OWNED_BELOW: Final = (BROKER_IDS, CONTROLLER)  # where brokers have ephemeral nodes
@@ -114,13 +116,19 @@ def begin(tree: Tree, row: SessionRow) -> WriteResult:
 
 
 def bury(tree: Tree, session: str) -> bool:
-    """End a session whose process is dead for certain; False when somebody was faster."""
+    """End a session whose process is dead for certain; False when somebody was faster.
+
+    Raises Unreachable when it is not known to be over.
+    """
     nodes = tree.read([SESSIONS, *OWNED_BELOW])
     own = nodes.get(session_path(session))
     if own is None:
         return False
     operations = [Delete(session_path(session), own.version), *_owned(nodes, session)]
-    return isinstance(tree.write(operations), WriteDone)
+    result = tree.write(operations)
+    if isinstance(result, WriteFailed) and result.error is WriteError.UNKNOWN:
+        raise Unreachable("nobody knows whether a dead session was ended")
+    return isinstance(result, WriteDone)
 
 
 def expire(tree: Tree, session: str, reason: str, by: str) -> bool:

@@ -40,6 +40,10 @@ class Unreachable(Exception):
     """No answer: the ensemble can't be reached, or has no quorum. The text says what is known."""
 
 
+class Unsettled(Exception):
+    """Others write so fast that no two readings are alike: try again."""
+
+
 class Denied(Unreachable):
     """The ensemble does not let this user do that."""
 
@@ -70,7 +74,7 @@ class Tree:
     def read(self, roots: Sequence[str]) -> dict[str, StoredNode]:
         """Each root that exists and all below it, as of one moment, not older than this call.
 
-        Raises Unreachable, SessionGone.
+        Raises Unreachable, SessionGone, Unsettled.
         """
         self._wait(self._kazoo.sync_async("/"))
         before, found = self._kazoo.last_zxid, None
@@ -80,7 +84,7 @@ class Tree:
             if after == before or found == last:
                 return {path: _stored(data, stat) for path, (data, stat) in found.items()}
             before = after
-        raise Unreachable("others write too fast for a consistent reading")
+        raise Unsettled
 
     def _collect(self, roots: Iterable[str]) -> dict[str, tuple[bytes, Any]]:
         """One reading, level by level; last a request that shows the number as of its end."""

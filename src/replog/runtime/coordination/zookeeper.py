@@ -50,7 +50,7 @@ from replog.runtime.coordination.port import (
 )
 from replog.runtime.coordination.zk_client import ZkClient, ZkSettings
 from replog.runtime.coordination.zk_sessions import SESSIONS, SessionRow
-from replog.runtime.coordination.zk_tree import SessionGone, Tree, Unreachable
+from replog.runtime.coordination.zk_tree import SessionGone, Tree, Unreachable, Unsettled
 from replog.runtime.coordination.zk_watches import Watches
 
 POLL_S: Final = 0.5  # between looks at what nobody tells of
@@ -79,6 +79,7 @@ class ZooKeeperCoordination:
         self._pings: Pings | None = None
         self._connections: ConnectionWatch | None = None
         self._changed: set[str] = set()  # paths that brokers are to be told of
+        self._proved_dead: set[str] = set()  # sessions that are to be buried
         self._addresses: dict[Address, Address] = {}  # numeric, by what sessions say
         self._loop_turned_ms = now_ms()
         self._reachable = True
@@ -109,7 +110,7 @@ class ZooKeeperCoordination:
         with self._direct:
             try:
                 return self._connected_tree().read(roots)
-            except (Unreachable, SessionGone) as error:
+            except (Unreachable, SessionGone, Unsettled) as error:
                 raise CoordinationUnreachable(f"{self._zk} can't be read: {error}") from error
 
     def write_now(self, operations: Sequence[Operation]) -> WriteResult:
@@ -159,6 +160,8 @@ class ZooKeeperCoordination:
             self._lost_touch(str(error))
         except SessionGone:
             self._lose_session("ZooKeeper has ended it")
+        except Unsettled:
+            pass  # a reading was answered with None, and the next look around does the rest
 
     def _lost_touch(self, reason: str) -> None:
         if self._reachable and not self._stopped.is_set():
@@ -261,6 +264,7 @@ class ZooKeeperCoordination:
         told = frozenset(path for path in changed if not path.startswith(SESSIONS))
         if told:
             self._emit(CoordinatorChanged(told))
+        self._bury_the_dead()
 
     def _look_at_sessions(self) -> None:
         """Who is there; and does our own session hold?"""
@@ -370,13 +374,20 @@ class ZooKeeperCoordination:
         return self._pings.silent() > self._pings.held() // 2
 
     def _queue_burial(self, session: str) -> None:
-        self._jobs.put(lambda: self._bury(session))
+        self._jobs.put(lambda: self._proved(session))
 
-    def _bury(self, session: str) -> None:
+    def _proved(self, session: str) -> None:
+        self._proved_dead.add(session)
+        self._bury_the_dead()
+
+    def _bury_the_dead(self) -> None:
+        """Now, or when the ensemble can be reached again: a process that is dead stays so."""
         if self._session is None or self._tree is None or not self._is_connected():
             return
-        if zk_sessions.bury(self._tree, session):
-            _log.info("the process of session %s is gone", session)
+        for session in sorted(self._proved_dead):
+            if zk_sessions.bury(self._tree, session):
+                _log.info("the process of session %s is gone", session)
+            self._proved_dead.discard(session)
 
     def _queue_suspects(self, suspects: list[tuple[str, str]]) -> None:
         self._jobs.put(lambda: self._expire(suspects))
