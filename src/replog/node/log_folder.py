@@ -170,15 +170,16 @@ class LogFolder:
     def forget(self, tp: TopicPartition) -> None:
         """What is known of an earlier partition of this name does not hold for a new one, and is
         not to be found after a restart either. Raises DiskError."""
-        for known in (self._log_starts, self._cleaned):
+        files = (
+            (self._recovery_points, self._recovery_file),
+            (self._high_watermarks, self._high_watermark_file),
+            (self._log_starts, self._log_start_file),
+            (self._cleaned, self._cleaned_file),
+        )
+        for known, file in files:
             known.pop(tp, None)
-        for file in (self._log_start_file, self._cleaned_file):
             if file.mentions(tp):
                 file.write_now()
-
-    def forget_high_watermark(self, tp: TopicPartition) -> None:
-        """It was that of another topic of the same name."""
-        self._high_watermarks.pop(tp, None)
 
     # ---- checkpoints -----------------------------------------------------------------------
 

@@ -118,7 +118,6 @@ class ReplicaLogs:
             if found[0].topic_id == topic_id:
                 return (folder, *found)
             folder.set_aside(found[0])
-            folder.forget_high_watermark(tp)
         return None
 
     def _folder_of(self, tp: TopicPartition, record: PartitionRecord) -> LogFolder | str:
