@@ -419,6 +419,8 @@ class Membership:
         if node.dynamic_config.apply():
             changed = [tp for tp, _ in node.cluster.partitions()]  # their topics fall back to it
         node.partitions.apply(changed, applied.deleted)
+        if message.base_version == NO_BASE:
+            node.partitions.logs.rename_strays(node.cluster.topics)
         return True
 
     # ---- the way out -----------------------------------------------------------------------

@@ -1,13 +1,14 @@
 """Logs of the replicas on this broker, in the folders of `log.dirs`: where each is, and goes.
 
 Logs are opened (and recovered) before the broker registers; a partition claims its log when the
-first image names it. A log that no image names is left alone: it may belong to a topic that the
-controller could not read just now.
+first image names it. A log of a topic that a full image does not name at all is a stray: its topic
+was deleted while this broker was away. It is renamed and kept, for the coordinator may have lost
+what it knew. Topics that the controller can't read just now are named.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from replog.core.producer.state import ProducerTable
@@ -17,7 +18,7 @@ from replog.log.errors import LogCorrupt
 from replog.log.partition_log import PartitionLog
 from replog.model.cluster import TopicRecord
 from replog.model.config import TopicConfig, topic_config
-from replog.model.ids import NO_EPOCH, TopicPartition
+from replog.model.ids import NO_EPOCH, ZERO_TOPIC_ID, TopicPartition
 from replog.model.outputs import Level
 from replog.model.partition import PartitionRecord
 from replog.node.log_folder import FolderSetup, FolderState, LogFolder
@@ -172,6 +173,18 @@ class ReplicaLogs:
                 if tp.topic == name and log.topic_id == topic_id:
                     del folder.unclaimed[tp]
                     folder.set_aside(log)
+
+    def rename_strays(self, topics: Mapping[str, TopicRecord]) -> None:
+        """These are all topics that there are: a log of any other one is not served any more."""
+        for folder in self.folders:
+            for tp, (log, _) in list(folder.unclaimed.items()):
+                topic = topics.get(tp.topic)
+                if topic is None or topic.topic_id not in (log.topic_id, ZERO_TOPIC_ID):
+                    self._node.report(
+                        Level.WARNING,
+                        f"{tp} in {folder.path} belongs to no topic any more: renamed, and kept",
+                    )
+                    folder.leave_as_stray(tp)
 
     def delete_unassigned(self, tp: TopicPartition, topic_id: bytes) -> None:
         """A replica went to other brokers while this one was away."""

@@ -1,0 +1,140 @@
+"""Producers that repeat themselves, and leaders that must know it."""
+
+import pytest
+from tests.node.moving import create, members
+from tests.node.town import Town
+from tests.scenarios.stage import a_town, alike, copies_nothing, nothing, values
+
+from replog.model.errors import ErrorCode
+from replog.model.messages.delete_records import (
+    DeleteRecordsPartition,
+    DeleteRecordsRequest,
+    DeleteRecordsResponse,
+    DeleteRecordsTopic,
+)
+from replog.model.messages.produce import (
+    PartitionProduceData,
+    PartitionProduceResponse,
+    ProduceRequest,
+    ProduceResponse,
+    TopicProduceData,
+)
+from replog.records.batch import Producer, Record, build_batch
+
+PRODUCER_ID = 4711
+FORGOTTEN_AFTER_MS = 601_000  # expiry is looked for every ten minutes
+
+
+@pytest.fixture
+def town() -> Town:
+    """Broker 0 is the controller."""
+    return a_town()
+
+
+def begin(town: Town, sequence: int, *, at: int | None = None, timeout_ms: int = 3_000) -> int:
+    """Send the batch with this sequence, of one record; returns the connection."""
+    batch = build_batch(
+        [Record(0, town.wall_ms, None, b"seq %d" % sequence)],
+        producer=Producer(PRODUCER_ID, 0, sequence),
+    )
+    data = PartitionProduceData(index=0, records=memoryview(bytearray(batch)))
+    request = ProduceRequest(
+        acks=-1,
+        timeout_ms=timeout_ms,
+        topic_data=[TopicProduceData(name="t", partition_data=[data])],
+    )
+    return town.ask_later(members(town)[0] if at is None else at, request, version=9)
+
+
+def result(town: Town, connection: int) -> PartitionProduceResponse:
+    town.run_until(lambda: town.answered(connection))
+    return town.answer(connection, ProduceResponse).responses[0].partition_responses[0]
+
+
+def send(town: Town, sequence: int, *, at: int | None = None) -> tuple[ErrorCode, int]:
+    """Error and base offset."""
+    part = result(town, begin(town, sequence, at=at))
+    return ErrorCode(part.error_code), part.base_offset
+
+
+def sequences(town: Town, broker: int) -> list[bytes]:
+    return values(town, broker)
+
+
+def fail_over(town: Town) -> int:
+    """Another broker leads; returns which."""
+    before = members(town)[0]
+    town.kill(before)
+    town.run_until(lambda: members(town)[0] not in (-1, before))
+    return members(town)[0]
+
+
+@pytest.mark.scenario(63)
+@pytest.mark.parametrize("elsewhere", [False, True])
+def test_a_write_that_timed_out_and_was_committed_is_there_once(
+    town: Town, elsewhere: bool
+) -> None:
+    """The retry is told the offset of the first try, by a new leader as well."""
+    create(town, "t", [1, 2, 0], min__insync__replicas="2")
+    assert send(town, 0) == (ErrorCode.NONE, 0)
+    copies_nothing(town, 0, 2)
+    first = begin(town, 1, timeout_ms=300)
+    assert result(town, first).error_code == ErrorCode.REQUEST_TIMED_OUT
+    town.lose_send = nothing
+    town.run_until(lambda: alike(town, 0, 1, 2))
+    if elsewhere:
+        fail_over(town)
+    assert send(town, 1) == (ErrorCode.NONE, 1)
+    assert send(town, 2) == (ErrorCode.NONE, 2)
+    assert sequences(town, members(town)[0]) == [b"seq 0", b"seq 1", b"seq 2"]
+
+
+@pytest.mark.scenario(65)
+def test_five_in_flight_the_first_fails_and_the_leader_changes(town: Town) -> None:
+    """What comes after the gap is refused until the gap is filled; the new leader knows the last
+    five from its log."""
+    create(town, "t", [1, 2, 0], min__insync__replicas="2")
+    for sequence in range(5):
+        assert send(town, sequence) == (ErrorCode.NONE, sequence)
+    late = [begin(town, sequence) for sequence in (6, 7, 8, 9)]  # 5 was lost under way
+    errors = {ErrorCode(result(town, connection).error_code) for connection in late}
+    assert errors == {ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER}
+    fail_over(town)
+    assert send(town, 6)[0] is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
+    for sequence in range(5):
+        assert send(town, sequence) == (ErrorCode.NONE, sequence), "a repetition"
+    for sequence in range(5, 10):
+        assert send(town, sequence) == (ErrorCode.NONE, sequence)
+    assert send(town, 4)[0] is not ErrorCode.NONE, "too old to be told from a new one"
+    expected = [b"seq %d" % sequence for sequence in range(10)]
+    assert sequences(town, members(town)[0]) == expected
+
+
+@pytest.mark.scenario(66)
+def test_a_producer_that_was_forgotten_goes_on_where_it_was() -> None:
+    town = a_town(producer__id__expiration__ms="1000")
+    create(town, "t", [1, 2, 0])
+    for sequence in range(7):
+        assert send(town, sequence)[0] is ErrorCode.NONE
+    town.run(FORGOTTEN_AFTER_MS)
+    assert send(town, 7) == (ErrorCode.NONE, 7), "any first sequence of an unknown producer"
+    assert send(town, 9)[0] is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER, "known again"
+    assert send(town, 8) == (ErrorCode.NONE, 8)
+
+
+@pytest.mark.scenario(66)
+def test_a_producer_whose_records_are_deleted_is_still_known(town: Town) -> None:
+    """Its state outlives its records, on the leader and on whoever leads next."""
+    create(town, "t", [1, 2, 0])
+    for sequence in range(7):
+        assert send(town, sequence)[0] is ErrorCode.NONE
+    asked = DeleteRecordsPartition(partition_index=0, offset=7)
+    request = DeleteRecordsRequest(
+        topics=[DeleteRecordsTopic(name="t", partitions=[asked])], timeout_ms=5_000
+    )
+    answer = town.ask(1, request, DeleteRecordsResponse)
+    assert answer.topics[0].partitions[0].error_code == ErrorCode.NONE
+    assert send(town, 6) == (ErrorCode.NONE, 6), "a repetition of what is deleted"
+    fail_over(town)
+    assert send(town, 9)[0] is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
+    assert send(town, 7) == (ErrorCode.NONE, 7)
