@@ -291,6 +291,25 @@ def test_what_was_deleted_stays_so_through_a_kill() -> None:
     assert (found, reason) == ({T0: 3}, None)
 
 
+def test_a_new_replica_begins_inside_a_batch_as_its_leader_does() -> None:
+    """Records are deleted one by one, batches are copied whole."""
+    town = a_town()
+    create(town)
+    for _ in range(3):
+        produce(town, *[(b"k", b"v")] * 4)
+    asked = delete(town, 6)
+    town.run_until(lambda: town.answered(asked))
+    town.kill(2)
+    town.replace_disk(2)
+    town.start(2)
+    town.run_until(lambda: partition(town, 2).log_end_offset == 12, limit_ms=20_000)
+    produce(town, (b"k", b"w"))
+    town.run_until(lambda: partition(town, 2).high_watermark == 13)
+    town.run(1_000)
+    assert starts(town) == [6, 6, 6]
+    assert kept(town, 2) == kept(town, 0)
+
+
 def test_a_new_topic_of_the_name_begins_at_its_own_start() -> None:
     town = a_town()
     create(town)

@@ -26,7 +26,7 @@ from replog.node.offline_replicas import OfflineReplicas
 from replog.node.partition import Partition
 from replog.node.replica_logs import ReplicaLogs
 from replog.records.errors import CorruptBatch
-from replog.records.header import BatchHeader, iterate
+from replog.records.header import BatchHeader, crc_ok, iterate
 
 if TYPE_CHECKING:
     from replog.node.fetch_context import FetchItem
@@ -306,6 +306,8 @@ class Partitions:
             self.disk_failed(partition, error)
             return False
         except (OffsetsNotContiguous, CorruptBatch) as error:
+            if self._begin_inside(partition, records):
+                return self.copy(partition, records)
             self._node.report(Level.WARNING, f"{partition.tp}: fetched batches refused: {error}")
             return False
         if result.skipped and not partition.topic.compacted:
@@ -317,6 +319,24 @@ class Partitions:
             )
         self._appended(partition, result)
         return True
+
+    def _begin_inside(self, partition: Partition, records: memoryview | bytes) -> bool:
+        """Let an empty log that begins inside the first of these batches begin with that batch.
+
+        Records were deleted up to the middle of it, so that is where the leader's log starts, too,
+        and where ours does as soon as it has the batch.
+        """
+        log = partition.log
+        batches = iterate(records)
+        if log.log_start_offset < log.log_end_offset or not batches:
+            return False
+        first = batches[0]
+        if not first.base_offset < log.log_end_offset <= first.last_offset:
+            return False
+        if not crc_ok(records, first):
+            return False
+        self.begin_anew(partition, first.base_offset)
+        return partition.offline_reason is None
 
     def _appended(self, partition: Partition, result: AppendResult) -> None:
         headers = result.headers
