@@ -152,6 +152,7 @@ def _expired(door: Door) -> list[int]:
     return [row.broker_id for row in rows if row.expired is not None]
 
 
+@pytest.mark.scenario(39)
 def test_an_event_loop_that_does_not_turn_counts_as_stopped(
     sqlite_backend: SqliteBackend,
 ) -> None:
@@ -163,6 +164,7 @@ def test_an_event_loop_that_does_not_turn_counts_as_stopped(
     wait_gone(watcher, "/ids/1")
 
 
+@pytest.mark.scenario(39)
 def test_a_stuck_event_loop_gets_no_new_session_before_it_turns(
     sqlite_backend: SqliteBackend,
 ) -> None:
@@ -189,6 +191,7 @@ def test_a_restarted_broker_finds_its_predecessor_buried(sqlite_backend: SqliteB
         assert isinstance(door.write(Create("/ids/1", b"", ephemeral=True)), WriteDone)
 
 
+@pytest.mark.scenario(47)
 def test_a_held_database_fails_writes_in_time_and_the_session_goes_on(
     sqlite_backend: SqliteBackend, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -272,6 +275,7 @@ def test_who_was_paused_itself_counts_anew() -> None:
     assert suspicion.suspects(20_900) == []
 
 
+@pytest.mark.scenario(46)
 def test_a_killed_process_in_the_middle_of_writes_leaves_a_whole_tree(
     sqlite_backend: SqliteBackend,
 ) -> None:

@@ -188,6 +188,7 @@ def properties(home: Path, **settings: object) -> Path:
     return file
 
 
+@pytest.mark.scenario(48)
 def test_a_second_broker_with_the_same_id(cluster: Cluster, tmp_path: Path) -> None:
     file = properties(
         tmp_path,
@@ -203,6 +204,7 @@ def test_a_second_broker_with_the_same_id(cluster: Cluster, tmp_path: Path) -> N
     assert {b["broker"]: b["state"] for b in cluster.run("status")["brokers"]}[1] == "running"
 
 
+@pytest.mark.scenario(48)
 def test_the_log_folder_of_a_running_broker(cluster: Cluster, tmp_path: Path) -> None:
     file = properties(
         tmp_path,

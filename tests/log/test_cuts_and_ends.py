@@ -51,6 +51,7 @@ def test_truncation_tells_what_changed() -> None:
     assert not third.recovery_point_lowered, "what went had not been flushed"
 
 
+@pytest.mark.scenario(53)
 def test_truncation_below_the_first_segment_begins_anew() -> None:
     log = open_log(MemDisk(), log_start_offset=100)
     append(log, epoch=3)

@@ -11,6 +11,7 @@ HOUR_MS = 3_600_000
 YEAR_MS = 365 * 24 * HOUR_MS
 
 
+@pytest.mark.scenario(34)
 @pytest.mark.parametrize("jump_ms", [-HOUR_MS, YEAR_MS])
 def test_a_jump_ends_no_wait_and_moves_nobody_out_of_an_isr(jump_ms: int) -> None:
     broker = OneBroker(log__message__timestamp__after__max__ms=str(10 * YEAR_MS))
@@ -30,6 +31,7 @@ def test_a_jump_ends_no_wait_and_moves_nobody_out_of_an_isr(jump_ms: int) -> Non
     assert partition.high_watermark == 1
 
 
+@pytest.mark.scenario(34)
 @pytest.mark.parametrize("jump_ms", [-HOUR_MS, YEAR_MS])
 def test_records_keep_their_own_times_and_offsets_their_order(jump_ms: int) -> None:
     broker = OneBroker(log__message__timestamp__after__max__ms=str(10 * YEAR_MS))

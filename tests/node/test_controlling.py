@@ -84,6 +84,7 @@ def test_the_walk_through(town: Town) -> None:
     town.run_until(lambda: town.everybody_sees("t", (0, [0, 2]), (2, [0, 2]), (0, [0, 2])))
 
 
+@pytest.mark.scenario(41)
 def test_every_multi_begins_with_the_check_of_the_controller_epoch(town: Town) -> None:
     written: list[tuple[Operation, ...]] = []
 
@@ -193,6 +194,7 @@ def test_leadership_does_not_move_back(town: Town) -> None:
     assert town.everybody_sees("t", (0, [0, 2, 1]))
 
 
+@pytest.mark.scenario(51)
 def test_an_unclean_election_only_where_it_is_allowed_and_never_in_silence(town: Town) -> None:
     town.settings = {"unclean.leader.election.enable": "true"}
     for broker_id in town.brokers:
@@ -208,6 +210,7 @@ def test_an_unclean_election_only_where_it_is_allowed_and_never_in_silence(town:
     assert any("UNCLEAN" in line for line in town.reports)
 
 
+@pytest.mark.scenario(40)
 def test_a_new_controller_holds_every_partition_against_who_is_alive(town: Town) -> None:
     town.create("t", [1, 0])
     town.kill(0)
@@ -227,6 +230,7 @@ def test_a_new_controller_holds_every_partition_against_who_is_alive(town: Town)
 # ---- the controller fails -----------------------------------------------------------------
 
 
+@pytest.mark.scenario(40)
 def test_the_controller_dies_between_commit_and_push(town: Town) -> None:
     town.create("t", [1, 0, 2])
     town.lose_send = lambda source, target, message: source == 0
@@ -323,6 +327,7 @@ def test_a_commit_whose_reply_comes_after_the_image_of_a_successor(town: Town) -
     assert not town.answered(connection)  # it will ask the successor
 
 
+@pytest.mark.scenario(47)
 def test_the_coordinator_is_away_for_a_while(town: Town) -> None:
     town.create("u", [1, 0, 2])
     town.coordinator_down = True
@@ -383,6 +388,7 @@ def test_a_topic_that_is_made_again_is_another_topic(town: Town) -> None:
         assert first not in node.cluster.topic_names
 
 
+@pytest.mark.scenario(60)
 def test_a_broker_that_was_away_when_a_topic_was_made_again_forgets_the_old_one(
     town: Town,
 ) -> None:
@@ -398,6 +404,7 @@ def test_a_broker_that_was_away_when_a_topic_was_made_again_forgets_the_old_one(
     assert town.node(2).partitions.get(T0) is None
 
 
+@pytest.mark.scenario(60)
 def test_an_isr_proposal_for_the_deleted_topic_does_not_hit_the_new_one(town: Town) -> None:
     town.create("t", [1, 0, 2])
     answers: list[ErrorCode] = []

@@ -234,6 +234,7 @@ def test_both_folders_of_a_broker_fail_and_it_ends(town: Town) -> None:
 # ---- a disk is full ----------------------------------------------------------------------------
 
 
+@pytest.mark.scenario(32)
 def test_a_leaders_disk_is_full_and_another_leads(town: Town) -> None:
     assert produce(town, 0, "a", b"1").error_code == 0
     spoil(town, 0, A, full)

@@ -57,8 +57,8 @@ def test_what_can_not_be_done_is_refused_for_each_partition(town: Town) -> None:
     assert elect(town, 0, topic="nowhere") == [ErrorCode.UNKNOWN_TOPIC_OR_PARTITION]
 
 
+@pytest.mark.scenario(77)
 def test_a_preferred_leader_out_of_sync_is_not_elected(town: Town) -> None:
-    """Reliability catalogue, 77."""
     away_from_preferred(town)
     produce(town, b"one")
     town.lose_send = lambda source, target, message: (
@@ -131,8 +131,9 @@ def test_an_election_survives_the_controller(town: Town) -> None:
 # ---- brokers that are leaving -----------------------------------------------------------
 
 
+@pytest.mark.scenario(50)
 def test_a_broker_that_leaves_is_in_no_isr_and_not_waited_for(town: Town) -> None:
-    """Reliability catalogue, 50. It cannot go yet: it leads partition 1, which nobody else has."""
+    """It cannot go yet: it leads partition 1, which nobody else has."""
     create(town, "t", [1, 0], [1, 2])
     town.kill(2)
     town.run_until(lambda: members(town, T1)[:2] == (1, [1]))
@@ -155,6 +156,7 @@ def test_a_broker_that_leaves_is_in_no_isr_and_not_waited_for(town: Town) -> Non
     assert 1 not in state(town)["isr"]
 
 
+@pytest.mark.scenario(50)
 def test_a_broker_that_leaves_hands_over_as_soon_as_somebody_has_caught_up(town: Town) -> None:
     create(town, "t", [1, 2])
     town.kill(2)

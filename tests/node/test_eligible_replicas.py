@@ -54,6 +54,7 @@ def in_sync(town: Town, *brokers: int) -> bool:
 # ---- KIP-966 ----------------------------------------------------------------------------
 
 
+@pytest.mark.scenario(16)
 def test_who_left_an_isr_that_became_too_small_may_lead(town: Town) -> None:
     small_isr(town)
     assert produce(town, b"lost", acks=1) is ErrorCode.NONE  # taken, and committed nowhere
@@ -81,6 +82,7 @@ def test_who_left_before_may_not(town: Town) -> None:
     town.run_until(lambda: b"two" in (held(town, 2) or b""))
 
 
+@pytest.mark.scenario(16)
 def test_nothing_is_committed_while_others_are_eligible(town: Town) -> None:
     small_isr(town)
     produce(town, b"three", acks=1)
@@ -133,9 +135,9 @@ def test_a_process_that_was_killed_has_lost_nothing(town: Town) -> None:
     assert state(town)["last_known_elr"] == []
 
 
+@pytest.mark.scenario(16)
 @pytest.mark.parametrize("first", [0, 1])
 def test_the_last_member_loses_power_with_an_unsynced_tail(town: Town, first: int) -> None:
-    """Reliability catalogue, 16."""
     small_isr(town)
     produce(town, b"tail", acks=1)
     town.cut_power(0)
@@ -173,8 +175,8 @@ def test_a_member_whose_host_restarted_comes_back_in_when_it_has_caught_up(town:
     assert all_alike(town, 0, 1, 2)
 
 
+@pytest.mark.scenario(17)
 def test_power_is_cut_everywhere_and_the_longest_log_leads(town: Town) -> None:
-    """Reliability catalogue, 17."""
     create(town, "t", [0, 1, 2])
     for number in range(20):
         assert produce(town, b"record %d" % number) is ErrorCode.NONE
@@ -308,6 +310,7 @@ def test_an_empty_disk_does_not_lead(town: Town) -> None:
     town.run_until(lambda: b"two" in (held(town, 1) or b""))
 
 
+@pytest.mark.scenario(17)
 def test_with_fsync_a_power_cut_everywhere_loses_nothing(town: Town) -> None:
     create(town, "t", [0, 1, 2], replog__durability="fsync")
     for number in range(10):

@@ -182,6 +182,7 @@ def test_a_stranger_with_a_replica_id_moves_nothing(broker: OneBroker) -> None:
         assert partition.high_watermark == moved, peer
 
 
+@pytest.mark.scenario(78)
 def test_consumers_are_sent_to_an_in_sync_replica_in_their_rack() -> None:
     broker = OneBroker(
         broker__rack="r1",
@@ -224,6 +225,7 @@ def test_a_consumer_that_comes_back_from_a_follower_is_answered_in_its_session()
     assert second.responses[0].partitions[0].preferred_read_replica == 2
 
 
+@pytest.mark.scenario(78)
 def test_a_follower_serves_its_committed_records_while_nobody_leads() -> None:
     follower = Follower()
     follower.answer(0, PartitionData(partition_index=0, high_watermark=1, records=batch(b"v")))

@@ -70,6 +70,7 @@ def test_the_controller_proposes_to_itself(town: Town) -> None:
     assert proposals(town) == []
 
 
+@pytest.mark.scenario(35)
 def test_proposals_of_one_step_travel_together(town: Town) -> None:
     first = propose(town, 1, T0, epochs(town, 1, 0))
     second = propose(town, 1, T1, epochs(town, 1, 2))
@@ -117,6 +118,7 @@ def test_refusals_reach_the_leader(
     assert town.record(0, "t").partition_epoch == 0
 
 
+@pytest.mark.scenario(14)
 def test_a_member_of_an_earlier_life_is_refused(town: Town) -> None:
     stale = epochs(town, 1, 0, 2)
     town.kill(2)
@@ -138,6 +140,7 @@ def test_a_topic_that_nobody_knows(town: Town) -> None:
     assert answers == [(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, None)]
 
 
+@pytest.mark.scenario(11)
 def test_a_lost_answer_is_an_unknown_outcome(town: Town) -> None:
     def lose(source: int, target: int, message: Message) -> bool:
         return isinstance(message, AlterPartitionRequest)

@@ -38,6 +38,7 @@ def test_the_broker_epoch_is_the_number_of_the_write(town: Town) -> None:
         assert town.node(broker_id).broker_epoch == node.created_at
 
 
+@pytest.mark.scenario(48)
 def test_a_second_broker_of_the_same_id_gives_up(town: Town) -> None:
     first = town.lives[1]
     del town.disks[1]
@@ -64,6 +65,7 @@ def test_a_broker_waits_for_the_session_of_its_former_life_to_end(town: Town) ->
     assert town.node(1).broker_epoch > former.node.broker_epoch
 
 
+@pytest.mark.scenario(43)
 def test_an_own_registration_of_the_previous_session_is_replaced_at_once(town: Town) -> None:
     life = town.lives[1]
     before = life.node.broker_epoch
@@ -96,6 +98,7 @@ def test_the_reply_to_a_registration_is_lost() -> None:
     assert town.node(1).membership.active
 
 
+@pytest.mark.scenario(43)
 def test_an_expired_session_costs_the_epoch_and_the_isr_but_not_the_leadership_of_others(
     town: Town,
 ) -> None:
@@ -147,6 +150,7 @@ def test_the_controller_dies_and_the_next_has_a_higher_epoch(town: Town) -> None
         assert controller.broker_id == town.controller
 
 
+@pytest.mark.scenario(42)
 def test_the_reply_to_the_winner_of_the_race_is_lost() -> None:
     town = Town()
     lost: list[int] = []
@@ -167,6 +171,7 @@ def test_the_reply_to_the_winner_of_the_race_is_lost() -> None:
     assert all(node.cluster.controller_epoch == 2 for node in map(town.node, town.brokers))
 
 
+@pytest.mark.scenario(46)
 def test_an_epoch_node_that_lost_its_newest_value_does_not_bring_an_old_epoch_back(
     town: Town,
 ) -> None:
@@ -181,6 +186,7 @@ def test_an_epoch_node_that_lost_its_newest_value_does_not_bring_an_old_epoch_ba
     assert town.tree.nodes[CONTROLLER_EPOCH].data == b"3"
 
 
+@pytest.mark.scenario(41)
 def test_a_paused_controller_wakes_up_to_a_successor(town: Town) -> None:
     town.create("t", [1, 0, 2])
     town.pause(0)
@@ -228,6 +234,7 @@ def push(town: Town, target: int, **fields: object) -> UpdateClusterResponse:
     return node.membership.update_cluster(Received(1, 1, 0, message, peer=peer), message)
 
 
+@pytest.mark.scenario(15)
 @pytest.mark.parametrize(
     ("fields", "error"),
     [
@@ -319,6 +326,7 @@ def stops(town: Town, *brokers: int, within_ms: float) -> None:
         assert not life.stopped.failed
 
 
+@pytest.mark.scenario(50)
 def test_leaderships_move_before_the_broker_goes(town: Town) -> None:
     town.create("t", [1, 0, 2])
     shown = []

@@ -1,5 +1,6 @@
 """Topics of very many partitions: their logs are opened over several steps."""
 
+import pytest
 from tests.node.lone import Lone, record, topic_id
 
 from replog.model.errors import ErrorCode
@@ -34,6 +35,7 @@ def test_one_more_is_opened_soon_and_a_client_tries_again_until_then() -> None:
     assert lone.partition("many", OPENED_PER_STEP).is_leader
 
 
+@pytest.mark.scenario(83)
 def test_each_step_opens_so_many_and_the_newest_record_holds() -> None:
     lone = Lone()
     lone.topic("many", *[record(1, 2)] * (3 * OPENED_PER_STEP))

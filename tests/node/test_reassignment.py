@@ -106,6 +106,7 @@ def test_while_it_is_under_way_old_and_new_replicas_are_assigned(town: Town) -> 
     complete(town, 1, 2, records=6)
 
 
+@pytest.mark.scenario(56)
 def test_the_old_replicas_go_only_when_all_new_ones_have_it_all(town: Town) -> None:
     filled(town, 0, 1)
     hold_back(town, 3)
@@ -213,7 +214,7 @@ def test_a_cancel_that_would_leave_nobody_in_sync_is_refused(town: Town) -> None
     complete(town, 1, 2)
 
 
-# ---- faults (reliability catalogue, 56) -------------------------------------------------
+# ---- faults ------------------------------------------------------------------------------
 
 
 def step_begun(town: Town) -> None:
@@ -242,6 +243,7 @@ def step_the_last_proposal_is_on_its_way(town: Town) -> None:
     town.run_until(lambda: lost)
 
 
+@pytest.mark.scenario(56)
 @pytest.mark.parametrize(
     "step", [step_begun, step_one_has_it_all, step_the_last_proposal_is_on_its_way]
 )
@@ -265,6 +267,7 @@ def test_the_leader_dies_at_each_step(town: Town, step: object, back: bool) -> N
         assert held(town, 1) is None
 
 
+@pytest.mark.scenario(56)
 @pytest.mark.parametrize(
     "step", [step_begun, step_one_has_it_all, step_the_last_proposal_is_on_its_way]
 )
@@ -319,6 +322,7 @@ def test_a_target_that_dies_is_waited_for(town: Town) -> None:
     complete(town, 2, 3, records=6)
 
 
+@pytest.mark.scenario(84)
 def test_a_replica_that_was_away_when_it_was_removed_goes_when_it_is_back(town: Town) -> None:
     filled(town, 0, 1)
     town.kill(1)

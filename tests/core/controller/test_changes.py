@@ -271,6 +271,7 @@ def test_a_leader_that_is_leaving_may_still_let_a_successor_in() -> None:
     assert outcome.isr == (1, 0)
 
 
+@pytest.mark.scenario(10)
 def test_a_proposal_that_raced_an_election_is_fenced() -> None:
     change = bring_into_line(CURRENT, {0, 2})
     assert change is not None

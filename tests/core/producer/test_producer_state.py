@@ -1,5 +1,7 @@
 """Sequences of idempotent producers: what is taken, what is a repetition, what is refused."""
 
+import pytest
+
 from replog.core.producer.state import (
     BATCHES_KEPT,
     SEQUENCE_END,
@@ -34,6 +36,7 @@ def refused_with(verdict: object) -> ErrorCode | None:
     return verdict.error if isinstance(verdict, Refused) else None
 
 
+@pytest.mark.scenario(66)
 def test_an_unknown_producer_may_begin_anywhere() -> None:
     assert table().check(9, 3, 77, 77) is None
 
@@ -49,6 +52,7 @@ def test_an_overlap_is_refused() -> None:
     assert refused_with(known.check(9, 0, 2, 4)) is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
 
 
+@pytest.mark.scenario(65)
 def test_each_of_the_last_five_is_a_duplicate_with_its_first_offset() -> None:
     known = table(*(batch(n, offset=100 + n) for n in range(BATCHES_KEPT)))
     for n in range(BATCHES_KEPT):
@@ -57,6 +61,7 @@ def test_each_of_the_last_five_is_a_duplicate_with_its_first_offset() -> None:
         assert verdict.batch.base_offset == 100 + n
 
 
+@pytest.mark.scenario(65)
 def test_an_older_repetition_is_refused_never_appended() -> None:
     known = table(*(batch(n) for n in range(BATCHES_KEPT + 1)))
     assert refused_with(known.check(9, 0, 0, 0)) is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER

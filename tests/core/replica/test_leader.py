@@ -107,6 +107,7 @@ def test_alone_in_the_isr_the_leader_commits_what_it_appends() -> None:
     assert state.high_watermark == 5
 
 
+@pytest.mark.scenario(10)
 def test_a_pending_removal_still_holds_it_and_a_committed_one_does_not() -> None:
     state = leader()
     fetch(state, 2, 0)
@@ -122,6 +123,7 @@ def test_a_pending_removal_still_holds_it_and_a_committed_one_does_not() -> None
     assert state.high_watermark == 5
 
 
+@pytest.mark.scenario(11)
 def test_a_pending_addition_holds_it_at_once() -> None:
     state = leader((1, 2))
     fetch(state, 2, 0)
@@ -133,6 +135,7 @@ def test_a_pending_addition_holds_it_at_once() -> None:
     assert state.high_watermark == 0
 
 
+@pytest.mark.scenario(11)
 def test_a_refused_addition_lets_it_go() -> None:
     state = leader((1, 2))
     fetch(state, 3, 0)
@@ -147,6 +150,7 @@ def test_a_refused_addition_lets_it_go() -> None:
     assert not state.on_proposal_refused(proposal, 4 + 10 * LAG_MS), "told twice"
 
 
+@pytest.mark.scenario(13)
 @pytest.mark.parametrize(
     ("offset", "broker_epoch", "why"),
     [
@@ -174,6 +178,7 @@ def test_admission_refuses_a_broker_that_is_not_eligible() -> None:
     assert state.propose_expand(3) is None
 
 
+@pytest.mark.scenario(35)
 def test_one_change_is_in_flight_at_a_time() -> None:
     state = leader((1,))
     fetch(state, 2, 0)
@@ -220,6 +225,7 @@ def test_an_older_request_that_was_overtaken_counts_for_nothing() -> None:
     assert state.may_join(2)
 
 
+@pytest.mark.scenario(14)
 def test_another_life_of_a_follower_begins_anew() -> None:
     state = leader((1,))
     state.on_append(5, 0)
@@ -234,6 +240,7 @@ def test_an_old_record_changes_nothing() -> None:
     assert state.isr_state.isr == (1, 2)
 
 
+@pytest.mark.scenario(35)
 def test_lag_is_time_since_the_follower_last_had_everything() -> None:
     progress = Progress(caught_up_ms=0, last_fetch_ms=0)
     progress = progress.after_fetch(offset=10, leader_end=10, broker_epoch=1, now_ms=100)

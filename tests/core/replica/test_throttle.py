@@ -5,6 +5,7 @@ from hypothesis import strategies as st
 from replog.core.replica.throttle import Bucket, names_replica
 
 
+@pytest.mark.scenario(35)
 def test_a_second_s_worth_comes_at_once_and_then_the_rate_holds() -> None:
     bucket = Bucket(1_000, 0)
     bucket.take(999, 0)
