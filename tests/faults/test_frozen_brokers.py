@@ -5,8 +5,6 @@ What they may do when they wake is held to the coordinator's nodes and to the by
 """
 
 import json
-import subprocess
-import sys
 import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -16,7 +14,6 @@ from pathlib import Path
 import pytest
 from tests.support.cluster import Cluster, wait_until
 
-from replog.cli.ports import free_ports
 from replog.cli.replica_files import compare_replicas
 from replog.cli.traffic import read_everything
 from replog.core.controller.stored import broker_path, partition_path
@@ -156,7 +153,7 @@ def test_a_twin_that_took_the_id_of_a_sleeping_leader(own_cluster: Cluster, tmp_
         cluster.local.pause(frozen)
         queued = pool.submit(produce, stale, b"sent while it slept")
         survivor = leader_of(cluster, but=frozen)
-        with twin(cluster, frozen, tmp_path):
+        with cluster.one_more(frozen, tmp_path):
             wait_until(
                 "the twin is not in sync",
                 lambda: frozen in cluster.seats(TOPIC, but=frozen)[0][1],
@@ -174,26 +171,3 @@ def test_a_twin_that_took_the_id_of_a_sleeping_leader(own_cluster: Cluster, tmp_
                 assert produce(client, b"after") is ErrorCode.NONE
     cluster.local.start(frozen)
     check_log(cluster, [b"before", b"after"])
-
-
-@contextmanager
-def twin(cluster: Cluster, broker: int, home: Path) -> Iterator[None]:
-    """A second broker of the same id, with a folder and a port of its own."""
-    file = home / "twin.properties"
-    settings = {
-        "node.id": broker,
-        "listeners": f"PLAINTEXT://127.0.0.1:{free_ports(1)}",
-        "log.dirs": home / "twin",
-        "replog.coordinator": f"sqlite:{cluster.local.coordinator}",
-    }
-    file.write_text("".join(f"{name}={value}\n" for name, value in settings.items()))
-    command = [sys.executable, "-m", "replog", "broker", "run", "--config", str(file)]
-    with (home / "twin.log").open("wb") as log:
-        process = subprocess.Popen(command, stdout=log, stderr=log)
-    try:
-        yield
-        process.terminate()
-        assert process.wait(PATIENCE_S) == 0
-    finally:
-        process.kill()
-        process.wait()

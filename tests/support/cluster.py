@@ -5,7 +5,8 @@ import os
 import subprocess
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -133,6 +134,32 @@ class Cluster:
     def log_folders(self) -> dict[int, Path]:
         """Where each broker keeps its partitions."""
         return {broker: self.data / f"broker-{broker}" / "data" for broker in self.broker_ids}
+
+    @contextmanager
+    def one_more(self, broker: int, home: Path) -> Iterator[Path]:
+        """A broker beside those of `up`: of its own port and folder below `home`, made by hand.
+
+        Yields its log folder. In the end it is stopped in good order, and must obey.
+        """
+        file = home / "more.properties"
+        settings = {
+            "node.id": broker,
+            "listeners": f"PLAINTEXT://127.0.0.1:{free_ports(1)}",
+            "log.dirs": home / "more",
+            "replog.coordinator": f"sqlite:{self.local.coordinator}",
+            **self.local.settings,
+        }
+        file.write_text("".join(f"{name}={value}\n" for name, value in settings.items()))
+        command = [sys.executable, "-m", "replog", "broker", "run", "--config", str(file)]
+        with (home / "more.log").open("wb") as log:
+            process = subprocess.Popen(command, stdout=log, stderr=log)
+        try:
+            yield home / "more"
+            process.terminate()
+            assert process.wait(PATIENCE_S) == 0, (home / "more.log").read_text()
+        finally:
+            process.kill()
+            process.wait()
 
     def down(self) -> None:
         self.run("down")
