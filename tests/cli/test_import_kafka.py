@@ -128,6 +128,15 @@ def test_everything_is_brought(importing: Importing, kafka: KafkaFolder) -> None
     assert stored.decode_configs(nodes[stored.topic_config_path("small")]) == {}
 
 
+def test_no_leader_epoch_of_kafka_is_used_again(importing: Importing, kafka: KafkaFolder) -> None:
+    """Recovery forgets one in which nothing was written; clients have heard of it."""
+    epochs = kafka.kill() / "small-0" / "leader-epoch-checkpoint"
+    epochs.write_text("0\n2\n0 2\n7 3\n")
+    importing(kafka.root)
+    partition = stored.partition_path(TopicPartition("small", 0))
+    assert json.loads(importing.nodes()[partition])["leader_epoch"] == 7
+
+
 def test_fewer_copies(importing: Importing, kafka: KafkaFolder) -> None:
     importing(kafka.stop(), "--replication-factor", "1", "--brokers", "2")
     assert len(importing.left()) == 3

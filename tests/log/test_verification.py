@@ -155,6 +155,20 @@ def test_a_start_inside_the_log_shortens_the_epochs() -> None:
     assert verify(disk, DIRECTORY).faults != []
 
 
+@pytest.mark.parametrize("later_epoch", [None, 9])
+def test_a_log_of_which_all_is_deleted_is_sound(later_epoch: int | None) -> None:
+    """Its segment stays, and nothing tells of the epochs in it any more."""
+    disk = sound_folder()
+    log = open_log(disk, CONFIG, clean=True, log_start_offset=40)
+    if later_epoch is not None:
+        log.assign_epoch(later_epoch, 40)
+    log.close()
+    assert verify(disk, DIRECTORY, log_start_offset=40).faults == []
+    put(EPOCHS, b"")(disk)
+    assert verify(disk, DIRECTORY, log_start_offset=40).faults == []
+    assert verify(disk, DIRECTORY, log_start_offset=39).faults != []
+
+
 def test_room_at_the_end_of_an_index_in_use_is_no_fault() -> None:
     disk = sound_folder()
     data_of(disk, INDEX).extend(bytes(800))

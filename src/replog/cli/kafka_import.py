@@ -434,8 +434,9 @@ class Import:
             for index, replicas in enumerate(topic.replicas):
                 staged = self.staged[TopicPartition(name, index)]
                 next_id = max(next_id, staged.content.last_producer_id + 1)
-                # Whoever leads begins a new epoch, above all that the log knows.
-                epoch = max(staged.latest_epoch, 0)
+                # Whoever leads begins a new epoch, above all that Kafka has used: recovery forgets
+                # those in which nothing was written, clients may not have.
+                epoch = max(staged.latest_epoch, staged.copy.latest_epoch, 0)
                 records.append(PartitionRecord(replicas, replicas, NO_LEADER, epoch, 0))
             record = TopicRecord(name, topic.found.topic_id, records, topic.configs)
             operations.append(Create(stored.topic_path(name), stored.encode_topic(record)))

@@ -196,10 +196,12 @@ class _Folder:
             verified.fault(path, None, str(after if isinstance(after, str) else before))
             return
         start = self._log_start_offset
-        for epoch, first in self._epochs:
+        ends = [first for _, first in self._epochs[1:]] + [verified.end_offset]
+        for (epoch, first), end in zip(self._epochs, ends, strict=True):
+            if end <= start:
+                continue  # all of it is deleted, though its segment is still there
             known = [entry for entry in after if entry[1] <= max(first, start)]
-            gone = any(seen > first and seen <= start for _, seen in self._epochs)
-            if not gone and (not known or known[-1][0] != epoch):
+            if not known or known[-1][0] != epoch:
                 told = f"epoch {known[-1][0]}" if known else "no epoch"
                 verified.fault(
                     path, None, f"offset {first} has epoch {epoch}, the file tells of {told}"
