@@ -105,12 +105,14 @@ class Town:
     cut_from_coordinator: set[int] = field(default_factory=set)
     boots: dict[int, str] = field(default_factory=dict)  # of hosts that restarted
     folders: dict[int, str] = field(default_factory=dict)  # ids of log folders that were replaced
+    disk_delays_ms: dict[int, float] = field(default_factory=dict)  # of brokers with slow devices
 
     def __post_init__(self) -> None:
         self._queue: deque[tuple[Life, Input]] = deque()
         self._answers: dict[int, Message | None] = {}
         self._connection = 0
         self._timeouts: list[tuple[float, Life, int, int]] = []
+        self._jobs: list[tuple[float, Life, RunJob]] = []  # of slow devices, by when they end
         self._unanswered: set[tuple[int, int]] = set()
         self._seed = 0
         self._wrote_while_cut: list[tuple[Life, int]] = []
@@ -230,7 +232,7 @@ class Town:
                 for life in self.lives.values()
                 if life.alive and not life.paused
             ]
-            due += [deadline for deadline, *_ in self._timeouts]
+            due += [deadline for deadline, *_ in (*self._timeouts, *self._jobs)]
             soonest = min(due, default=float("inf"))
             if soonest > end:
                 break
@@ -249,9 +251,19 @@ class Town:
             assert self.now_ms < end, "it never came true; " + "\n".join(self.reports[-30:])
             self.run(10)
 
+    def _end_jobs(self) -> None:
+        ended = [entry for entry in self._jobs if entry[0] <= self.now_ms]
+        self._jobs = [entry for entry in self._jobs if entry[0] > self.now_ms]
+        for _, life, job in ended:
+            if life.alive:
+                self.post(life, JobDone(job.token, _run(job)))
+
     def _drain(self) -> None:
         steps = 0
-        while self._queue:
+        while self._queue or any(ends_ms <= self.now_ms for ends_ms, *_ in self._jobs):
+            self._end_jobs()
+            if not self._queue:
+                continue
             steps += 1
             assert steps < 50_000, "the nodes never come to rest"
             life, event = self._queue.popleft()
@@ -284,7 +296,8 @@ class Town:
                     nodes = None if away else self.tree.read(output.roots)
                     self.post(life, CoordinatorRead(output.token, nodes))
                 case RunJob():
-                    self.post(life, JobDone(output.token, _run(output)))
+                    ends_ms = self.now_ms + self.disk_delays_ms.get(life.broker_id, 0)
+                    self._jobs.append((ends_ms, life, output))
                 case Report():
                     self.reports.append(f"{self.now_ms:.0f} broker {life.broker_id}: {output.text}")
                 case Stopped():
