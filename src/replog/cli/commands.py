@@ -61,6 +61,18 @@ COMMANDS: tuple[Command, ...] = (
         "import_kafka",
         "bring a Kafka broker's data folder into a cluster",
     ),
+    Command(
+        ("coordinator", "export"),
+        "replog.cli.coordinator",
+        "export_tree",
+        "write what a stopped cluster has agreed on",
+    ),
+    Command(
+        ("coordinator", "import"),
+        "replog.cli.coordinator",
+        "import_tree",
+        "move a stopped cluster, e.g. to ZooKeeper",
+    ),
     Command(("demo", "failover"), "replog.cli.demo", "failover", "watch leadership move, proven"),
     Command(("sim",), "replog.cli.simulate", "simulate", "run brokers in a simulated world"),
 )
@@ -73,6 +85,7 @@ GROUPS: dict[str, str] = {
     "reassign": "moving partitions to other brokers: plan, apply, status, cancel",
     "log": "partitions' folders on disk: dump, verify",
     "import": "bring data of other systems into a cluster: kafka-data",
+    "coordinator": "where brokers meet: export, import",
     "demo": "show what replication does",
 }
 

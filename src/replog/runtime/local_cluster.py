@@ -20,7 +20,7 @@ import threading
 import time
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from io import FileIO
 from pathlib import Path
 from typing import Final
@@ -182,6 +182,13 @@ class LocalCluster:
     def make(self) -> None:
         """Write down who belongs to the cluster. Nothing is started. Raises OSError."""
         self.data_dir.mkdir(parents=True, exist_ok=True)
+        write_plan(self.data_dir, self._plan)
+
+    def meet_at(self, coordinator: str, settings: Mapping[str, str]) -> None:
+        """Brokers that are started from now on meet there. `settings` say how to get there."""
+        changed = {**self.settings, **settings, "replog.coordinator": coordinator}
+        changed.pop("zookeeper.connect", None)
+        self._plan = replace(self._plan, settings=changed)
         write_plan(self.data_dir, self._plan)
 
     def start(self, broker_id: int, timeout_s: float = READY_TIMEOUT_S) -> None:
