@@ -11,6 +11,7 @@ from pathlib import Path
 
 JARS = Path(__file__).parent / "java" / "jars"
 SOURCES = JARS.parent
+CLASSES = SOURCES / "classes"  # of the programs in `SOURCES`, compiled
 JAVA = "java" if "JAVA_HOME" not in os.environ else f"{os.environ['JAVA_HOME']}/bin/java"
 
 TOOLS = "org.apache.kafka.tools"
@@ -31,7 +32,7 @@ class Java:
     """Runs classes."""
 
     def command(self, name: str, *words: str, options: tuple[str, ...] = _SMALL) -> list[str]:
-        return [JAVA, *options, *_QUIET, "-cp", f"{JARS}/*", name, *words]
+        return [JAVA, *options, *_QUIET, "-cp", f"{JARS}/*:{CLASSES}", name, *words]
 
     def run(self, name: str, *words: str, stdin: bytes = b"", timeout_s: float = 90) -> str:
         """Its stdout; raises ToolFailed."""
@@ -146,9 +147,14 @@ class KafkaServer:
 
     def stop(self, *, kill: bool = False) -> None:
         """In good order, or not."""
+        self.ask_to_stop(kill=kill)
+        if self._process is not None:
+            self._process.wait(60)
+
+    def ask_to_stop(self, *, kill: bool = False) -> None:
+        """`stop` without the end of it."""
         if self._process is not None and self._process.poll() is None:
             self._process.send_signal(signal.SIGKILL if kill else signal.SIGTERM)
-            self._process.wait(60)
 
     def _tail(self) -> str:
         return self._log.read_text(errors="replace")[-2_000:]
