@@ -164,6 +164,18 @@ def test_the_high_watermark_of_a_diverging_answer_is_not_taken() -> None:
     assert told(again[0])[0] == 3, "and it asks again from there"
 
 
+@pytest.mark.scenario(55)
+def test_a_log_start_beyond_what_is_held_is_followed_up_to_what_is_committed() -> None:
+    """The leader deleted records that are still on their way to this follower."""
+    follower = Follower()
+    mine = batch(b"a", base_offset=0)
+    answer = PartitionData(partition_index=0, high_watermark=9, log_start_offset=7, records=mine)
+    follower.answer(0, answer)
+    partition = next(p for p in follower.broker.node.partitions.all() if p.tp.partition == 0)
+    start, high_watermark = partition.log_start_offset, partition.high_watermark
+    assert start <= high_watermark <= partition.log_end_offset == 1
+
+
 def test_a_stranger_with_a_replica_id_moves_nothing(broker: OneBroker) -> None:
     broker.topic("c", record(1, 2))
     produce(broker, "c", 0, b"x")

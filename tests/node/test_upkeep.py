@@ -168,6 +168,7 @@ def test_a_log_is_kept_as_large_as_it_should_be() -> None:
     assert all(2 * MIB <= partition(town, b).log.size < 3 * MIB for b in REPLICAS)
 
 
+@pytest.mark.scenario(55)
 def test_what_is_not_committed_stays_however_old_it_is() -> None:
     town = a_town(replica_lag_time_max_ms="500000")
     create(town, retention_ms="1000", retention_bytes="0")
