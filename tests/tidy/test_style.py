@@ -38,7 +38,8 @@ def sources() -> tuple[Path, ...]:
 def everything() -> tuple[Path, ...]:
     """All that people write: package, tests, tools and bench."""
     folders = ("src", "tests", "tools", "bench")
-    return tuple(sorted(p for folder in folders for p in (ROOT / folder).rglob("*.py")))
+    found = (path for folder in folders for path in (ROOT / folder).rglob("*.py"))
+    return tuple(sorted(path for path in found if "node_modules" not in path.parts))
 
 
 @cache
