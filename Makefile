@@ -62,6 +62,7 @@ bench: $(VENV)/.tools ## measure a local cluster and a log, beside what this mac
 	$(BIN)/python bench/log.py $(if $(SHORT),--short)
 	$(BIN)/python bench/failover.py $(if $(SHORT),--kills 3 --freezes 1)
 	$(BIN)/python bench/idle.py $(if $(SHORT),--seconds 10)
+	$(BIN)/python bench/partitions.py $(if $(SHORT),--partitions 300)
 
 wheel: $(VENV)/.dev ## build dist/replog-*.whl and the source archive
 	$(BIN)/python -m build
