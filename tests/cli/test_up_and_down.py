@@ -78,17 +78,20 @@ def test_in_the_foreground_a_signal_stops_all(tmp_path: Path, number: signal.Sig
     process = subprocess.Popen(
         [sys.executable, "-m", "replog", *words],
         stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
         text=True,
         env={**os.environ, "XDG_DATA_HOME": str(tmp_path)},
     )
-    assert process.stdout is not None
-    with process.stdout:
+    assert process.stdout is not None and process.stderr is not None
+    with process.stdout, process.stderr:
         shown = [process.stdout.readline() for _ in range(4)]
         assert "Ctrl-C" in shown[-1], shown
         cluster = LocalCluster.load(tmp_path / "c")
         assert len(cluster.running()) == 2
         process.send_signal(number)
         assert process.wait(60) == 0
+        assert process.stdout.read() == f"stopped 2 brokers; data stays in {cluster.data_dir}\n"
+        assert process.stderr.read() == "\nstopping ...\n"
     limit = time.monotonic() + 10
     while cluster.running() and time.monotonic() < limit:
         time.sleep(0.05)

@@ -1,6 +1,7 @@
 """`replog up` and `replog down`: a cluster of true brokers on this machine."""
 
 import signal
+import sys
 from pathlib import Path
 from types import FrameType
 from typing import TYPE_CHECKING
@@ -97,7 +98,11 @@ def up(arguments: Arguments) -> int:
         _stop(cluster)
         raise Failure(str(error)) from error
     except KeyboardInterrupt:
+        print("\nstopping ...", file=sys.stderr, flush=True)
+        stopped = cluster.running()
         _stop(cluster)
+        if arguments.format == "text":  # as JSON there is one document, which has been printed
+            print(_stopped_text(cluster, stopped), flush=True)
     return OK
 
 
@@ -183,8 +188,12 @@ def down(arguments: Arguments) -> int:
     _stop(cluster)
     if arguments.format == "json":
         print_json({"data": str(cluster.data_dir), "stopped": running})
-    elif running:
-        print(f"stopped {len(running)} brokers; data stays in {cluster.data_dir}")
     else:
-        print(f"no broker of {cluster.data_dir} was running")
+        print(_stopped_text(cluster, running))
     return OK
+
+
+def _stopped_text(cluster: "LocalCluster", stopped: list[int]) -> str:
+    if not stopped:
+        return f"no broker of {cluster.data_dir} was running"
+    return f"stopped {len(stopped)} brokers; data stays in {cluster.data_dir}"
