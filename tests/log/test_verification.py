@@ -7,7 +7,8 @@ from tests.log.batches import DIRECTORY, append, batch, open_log
 from tests.log.compaction import compact, keyed, seal
 
 from replog.log.config import LogConfig
-from replog.log.verification import Fault, Verified, verify
+from replog.log.results import Fault
+from replog.log.verification import Verified, verify
 from replog.records.header import BatchHeader, stamp, stamp_timestamp
 from replog.sim.mem_disk import MemDisk
 
@@ -107,11 +108,16 @@ def later(disk: MemDisk) -> None:
         (restamp(4, offset=9, epoch=0), ".log", 4 * BATCH, "offset 10 is in the next segment"),
         (restamp(1, offset=2, epoch=2), ".log", 2 * BATCH, "epoch 0 comes after 2"),
         (put(INDEX, b"\0\0\0\3\0\0\0\x78"), ".index", 0, "points to 120, where no batch begins"),
-        (put(INDEX, b"\0\0\0\1\0\0\0\xee"), ".index", 0, "offset 1 is said to be at 238"),
+        (
+            put(INDEX, b"\0\0\0\1\0\0\0\xee"),
+            ".index",
+            0,
+            "offset 1 is said to be the last of the batch at 238",
+        ),
         (put(INDEX, b"\0\0\0\5\0\0\0\xee" * 2), ".index", 8, "its offsets do not rise"),
         (put(INDEX, b"\0\0\0\5\0\0\0"), ".index", 7, "its size is no multiple of 8"),
         (remove(INDEX), ".index", None, "it is missing"),
-        (later, ".timeindex", 0, "nothing is said to be later than"),
+        (later, ".timeindex", 0, "the latest time is said to be"),
         (put(TIMES, (b"\0" * 6 + b"\4\0" + b"\0\0\0\3") * 2), ".timeindex", 12, "do not rise"),
         (remove(TIMES), ".timeindex", None, "it is missing"),
         (put(EPOCHS, b"0\n1\n0 0\n"), EPOCHS, None, "offset 16 has epoch 1, the file tells of"),

@@ -17,7 +17,8 @@ from replog.cli.read_only_disk import ReadOnlyDisk
 from replog.log import checkpoints, files
 from replog.log.disk import DiskError
 from replog.log.errors import LogCorrupt
-from replog.log.verification import Fault, Verified, verify
+from replog.log.results import Fault
+from replog.log.verification import Verified, verify
 from replog.log.walk import walk_unchecked
 from replog.model.ids import TopicPartition
 from replog.records.batch import (

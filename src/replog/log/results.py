@@ -67,3 +67,12 @@ class RecoveryReport:
     @property
     def lost_anything(self) -> bool:
         return bool(self.bytes_truncated or self.segments_removed or self.stray_folder)
+
+
+@dataclass(frozen=True, slots=True)
+class Fault:
+    """What is wrong in a folder, in which file, and at which byte of it where that can be said."""
+
+    path: str
+    position: int | None
+    what: str
