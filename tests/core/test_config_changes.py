@@ -85,6 +85,17 @@ def test_settings_that_are_not_named_stay_unless_all_are_replaced() -> None:
         (GROUP, "g", ("consumer.session.timeout.ms", "60001", SET), CONFIG, "is above"),
         (METRICS, "s", ("interval.ms", "1", SET), INVALID, "100 to 3600000"),
         (METRICS, "s", ("no.such", "1", SET), INVALID, "unknown"),
+        (METRICS, "s", ("interval.ms", "x", SET), CONFIG, "a whole number"),
+        (METRICS, "s", ("match", "client_id=[", SET), CONFIG, "no pattern"),
+        (METRICS, "s", ("match", "host=a", SET), CONFIG, "NAME=PATTERN"),
+        (TOPIC, "t", ("cleanup.policy", "", APPEND), CONFIG, "compact, delete"),
+        (OF_BROKER, "1", ("ssl.key.password", "x", SET), INVALID, "listener.name.NAME"),
+        (OF_BROKER, "1", ("num.io.threads", "3", SET), INVALID, "it is 8 now"),
+        (OF_BROKER, "", ("background.threads", "21", SET), INVALID, "it is 10 now"),
+        (OF_BROKER, "1", ("metric.reporters", "x.Y", SET), INVALID, "no plug-ins"),
+        (OF_BROKER, "1", ("max.connections.per.ip.overrides", "h", SET), INVALID, "HOST:NUMBER"),
+        (GROUP, "g", ("share.auto.offset.reset", "x", SET), CONFIG, "by_duration"),
+        (GROUP, "g", ("share.isolation.level", "x", SET), CONFIG, "read_committed"),
     ],
 )
 def test_what_is_refused_says_why(

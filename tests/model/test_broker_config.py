@@ -98,7 +98,8 @@ def test_values_are_read_as_their_type(name: str, value: str, parsed: object) ->
         ("log.cleaner.min.cleanable.ratio", "nan", "a number"),
         ("log.cleaner.min.cleanable.ratio", "half", "a number"),
         ("replog.session.silence.ms", "249", "250 to 60000"),
-        ("compression.gzip.level", "10", "-1 to 9"),
+        ("compression.gzip.level", "10", "-1 or 1 to 9"),
+        ("compression.gzip.level", "0", "-1 or 1 to 9"),
     ],
 )
 def test_a_bad_value_is_named_with_what_is_expected(name: str, value: str, expected: str) -> None:

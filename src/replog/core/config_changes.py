@@ -13,7 +13,7 @@ from replog.model.broker_config import OPEN_PREFIXES
 from replog.model.config import BrokerConfig, ConfigError, topic_value, validate_topic_configs
 from replog.model.config_resources import ResourceType
 from replog.model.config_table import BROKER, CLIENT_METRICS, GROUP, TOPIC, ConfigKey
-from replog.model.config_values import known_key, parse_value
+from replog.model.config_values import OutOfRange, UnknownName, known_key, parse_value
 from replog.model.errors import ErrorCode, Refused
 
 MIN_ISR = "min.insync.replicas"
@@ -24,6 +24,22 @@ _AT_START = ("listeners", "listener.security.protocol.map")
 # What differs from broker to broker, and so can't be set for all of them.
 _OF_ONE_BROKER = (*_AT_START, "principal.builder.class")
 _OF_ONE_BROKER_PREFIXES = ("ssl.", "sasl.", *OPEN_PREFIXES)
+# What belongs to one listener: its name goes before, as in listener.name.internal.ssl.key.password.
+_OF_ONE_LISTENER = ("ssl.", "principal.builder.class")
+_PLUG_INS = ("metric.reporters",)
+# Pools of threads, which Kafka's brokers let grow and shrink by half at a time.
+_POOLS = frozenset(
+    (
+        "background.threads",
+        "num.io.threads",
+        "num.network.threads",
+        "num.recovery.threads.per.data.dir",
+        "num.replica.fetchers",
+        "remote.log.manager.copier.thread.pool.size",
+        "remote.log.manager.expiration.thread.pool.size",
+        "remote.log.reader.threads",
+    )
+)
 
 _TABLES: Mapping[ResourceType, Mapping[str, ConfigKey]] = {
     ResourceType.TOPIC: TOPIC,
@@ -36,7 +52,7 @@ _FAULT: Mapping[ResourceType, ErrorCode] = {
     ResourceType.TOPIC: ErrorCode.INVALID_CONFIG,
     ResourceType.BROKER: ErrorCode.INVALID_REQUEST,
     ResourceType.GROUP: ErrorCode.INVALID_CONFIG,
-    ResourceType.CLIENT_METRICS: ErrorCode.INVALID_REQUEST,
+    ResourceType.CLIENT_METRICS: ErrorCode.INVALID_CONFIG,
 }
 
 
@@ -109,8 +125,14 @@ def altered(
         after = _merged(kind, change, current, broker)
         _check(kind, change, after, broker)
     except ConfigError as error:
-        return Refused(_FAULT[kind], str(error))
+        return Refused(_error_of(kind, error), str(error))
     return _refuse_min_isr(change, current, after) or after
+
+
+def _error_of(kind: ResourceType, error: ConfigError) -> ErrorCode:
+    if kind is ResourceType.CLIENT_METRICS and isinstance(error, UnknownName | OutOfRange):
+        return ErrorCode.INVALID_REQUEST
+    return _FAULT[kind]
 
 
 def _merged(
@@ -128,7 +150,7 @@ def _merged(
                 word = AlterOp(alteration.op).name
                 raise ConfigError(f"{name} is not a list: it can't be altered by {word}")
             items = _items(after[name] if name in after else _inherited(kind, key, broker))
-            given = _items(value)
+            given = [item.strip() for item in value.split(",")]
             if alteration.op == AlterOp.APPEND:
                 items += [item for item in dict.fromkeys(given) if item not in items]
             else:
@@ -164,10 +186,14 @@ def _check(
     for name in (a.name for a in change.alterations if a.op != AlterOp.DELETE):
         if kind is ResourceType.BROKER:
             _check_dynamic(name, for_all=change.name == ALL_BROKERS)
+            if name in _PLUG_INS and after[name]:
+                raise ConfigError(f"{name}={after[name]}: there are no plug-ins")
         if name.startswith(OPEN_PREFIXES):
             continue
         key = known_key(_TABLES[kind], name)
         value = parse_value(key, after[name])
+        if name in _POOLS and isinstance(value, int):
+            _check_pool(name, value, broker.int(name))
         if kind is ResourceType.GROUP:
             _check_group(key, value, broker)
 
@@ -178,10 +204,20 @@ def _check_dynamic(name: str, *, for_all: bool) -> None:
         raise ConfigError(f"{name} differs from broker to broker: set it for each of them")
     if name.startswith(OPEN_PREFIXES):
         return
+    if name.startswith(_OF_ONE_LISTENER):
+        raise ConfigError(f"{name} belongs to a listener: set listener.name.NAME.{name}")
     if known_key(BROKER, name).read_only or name in _AT_START:
         raise ConfigError(
             f"{name} can't be changed while a broker runs: set it in the broker's configuration "
             "file or with --set, and restart the broker"
+        )
+
+
+def _check_pool(name: str, value: int, current: int) -> None:
+    """Raises ConfigError."""
+    if not current // 2 <= value <= 2 * current:
+        raise ConfigError(
+            f"{name}={value}: it is {current} now, and changes by half or to the double at once"
         )
 
 

@@ -1,7 +1,8 @@
 """How the text of one configuration becomes a value, and when it is refused."""
 
 import math
-from collections.abc import Mapping
+import re
+from collections.abc import Callable, Mapping
 
 from replog.model.config_table import ConfigKey
 
@@ -9,11 +10,27 @@ Value = bool | int | float | str | tuple[str, ...] | None
 
 _BITS = {"short": 16, "int": 32, "long": 64}
 _NUMBER_KINDS = frozenset({*_BITS, "double"})
+_CLIENT_ATTRIBUTES = (
+    "client_instance_id",
+    "client_id",
+    "client_software_name",
+    "client_software_version",
+    "client_source_address",
+    "client_source_port",
+)
 _BOOLEANS = {"true": True, "false": False}
 
 
 class ConfigError(Exception):
     """A configuration that can't be used; the text names it, its value and what is expected."""
+
+
+class UnknownName(ConfigError):
+    """There is no configuration of that name."""
+
+
+class OutOfRange(ConfigError):
+    """A number that is smaller or greater than it may be."""
 
 
 def known_key(table: Mapping[str, ConfigKey], name: str) -> ConfigKey:
@@ -24,7 +41,7 @@ def known_key(table: Mapping[str, ConfigKey], name: str) -> ConfigKey:
 
         near = get_close_matches(name, table, n=1)
         hint = f"; did you mean {near[0]}?" if near else ""
-        raise ConfigError(f"unknown configuration {name!r}{hint}")
+        raise UnknownName(f"unknown configuration {name!r}{hint}")
     return key
 
 
@@ -91,20 +108,22 @@ def _number(key: ConfigKey, text: str) -> float:
 
 
 def _check(key: ConfigKey, text: str, value: Value) -> None:
-    """Hold `value` against the key's check: `>=N`, `N..M`, a choice `a|b`, or a named rule."""
+    """Hold `value` against the key's check: `>=N`, `N..M`, `N|M..O`, a choice `a|b`, or a named
+    rule."""
     check = key.check
     if key.kind in _NUMBER_KINDS:
         if not isinstance(value, int | float):
             return
         if check.startswith(">="):
             if value < float(check[2:]):
-                raise _refusal(key, text, f"at least {check[2:]} expected")
+                raise OutOfRange(str(_refusal(key, text, f"at least {check[2:]} expected")))
             return
-        lowest, highest = check.split("..")
-        if not float(lowest) <= value <= float(highest):
-            raise _refusal(key, text, f"{lowest} to {highest} expected")
-    elif check == "throttled":
-        _check_throttled(key, text)
+        ranges = [each.split("..") for each in check.split("|")]
+        if not any(float(each[0]) <= value <= float(each[-1]) for each in ranges):
+            expected = " or ".join(" to ".join(each) for each in ranges)
+            raise OutOfRange(str(_refusal(key, text, f"{expected} expected")))
+    elif check in _RULES:
+        _RULES[check](key, text)
     else:
         choices = check.split("|")
         given = value if isinstance(value, tuple) else (value,)
@@ -114,13 +133,48 @@ def _check(key: ConfigKey, text: str, value: Value) -> None:
 
 
 def _check_throttled(key: ConfigKey, text: str) -> None:
-    """`*`, nothing, or pairs PARTITION:BROKER."""
-    if text.strip() in ("", "*"):
+    """`*`, nothing, or pairs PARTITION:BROKER, among which may be empty ones."""
+    if text.strip() == "*":
         return
-    for item in text.split(","):
-        partition, colon, broker = item.strip().partition(":")
+    for item in filter(None, (part.strip() for part in text.split(","))):
+        partition, colon, broker = item.partition(":")
         if not (colon and partition.isdecimal() and broker.isdecimal()):
             raise _refusal(key, text, "* or a list PARTITION:BROKER,PARTITION:BROKER expected")
+
+
+def _check_client_match(key: ConfigKey, text: str) -> None:
+    """Nothing, or pairs of an attribute of clients and a regular expression (KIP-714)."""
+    for item in filter(None, (part.strip() for part in text.split(","))):
+        name, equals, pattern = item.partition("=")
+        if name.strip() not in _CLIENT_ATTRIBUTES or not equals:
+            expected = f"a list NAME=PATTERN expected, NAME one of {', '.join(_CLIENT_ATTRIBUTES)}"
+            raise _refusal(key, text, expected)
+        try:
+            re.compile(pattern)
+        except re.error as error:
+            raise _refusal(key, text, f"{pattern!r} is no pattern: {error}") from error
+
+
+def _check_per_address(key: ConfigKey, text: str) -> None:
+    """Nothing, or pairs of an address and a number."""
+    for item in filter(None, (part.strip() for part in text.split(","))):
+        host, _, number = item.rpartition(":")
+        if not host or not number.isdecimal():
+            raise _refusal(key, text, "a list HOST:NUMBER,HOST:NUMBER expected")
+
+
+def _check_offset_reset(key: ConfigKey, text: str) -> None:
+    """Where a share group begins (KIP-932)."""
+    if text not in ("earliest", "latest") and not text.startswith("by_duration:P"):
+        raise _refusal(key, text, "earliest, latest or by_duration:PnDTnHnMn.nS expected")
+
+
+_RULES: Mapping[str, Callable[[ConfigKey, str], None]] = {
+    "throttled": _check_throttled,
+    "per-address": _check_per_address,
+    "client-match": _check_client_match,
+    "offset-reset": _check_offset_reset,
+}
 
 
 def _refusal(key: ConfigKey, text: str, expectation: str) -> ConfigError:

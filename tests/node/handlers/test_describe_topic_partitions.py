@@ -94,6 +94,11 @@ def test_a_cursor_behind_the_last_partition(broker: OneBroker) -> None:
 def test_a_cursor_that_is_none_is_refused(broker: OneBroker) -> None:
     answer = ask(broker, "a", cursor=("a", -1))
     assert [t.error_code for t in answer.topics] == [ErrorCode.INVALID_REQUEST]
+    answer = ask(broker, "a", "b", cursor=("c", 0))
+    assert [(t.name, t.error_code) for t in answer.topics] == [
+        ("a", ErrorCode.INVALID_REQUEST),
+        ("b", ErrorCode.INVALID_REQUEST),
+    ]
 
 
 def test_topics_that_are_not_there(broker: OneBroker) -> None:

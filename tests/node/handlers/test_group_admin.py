@@ -68,14 +68,15 @@ def test_a_stable_group_shows_what_its_members_said_and_got() -> None:
     assert (shown.member_metadata, shown.member_assignment) == (b"meta", b"x")
 
 
-def test_while_a_group_rebalances_no_assignment_is_shown() -> None:
+def test_while_a_group_rebalances_the_last_assignment_is_shown() -> None:
     b = GroupBroker()
     b.member()
     b.join()
     described = describe(b)
     assert described.group_state == "PreparingRebalance"
     assert described.protocol_data == ""
-    assert [m.member_assignment for m in described.members] == [b"", b""]
+    assert [m.member_assignment for m in described.members] == [b"x", b""]
+    assert [m.member_metadata for m in described.members] == [b"", b""]
 
 
 @pytest.mark.parametrize(("version", "error"), [(5, 0), (6, GONE)])

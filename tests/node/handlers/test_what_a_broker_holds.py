@@ -157,7 +157,8 @@ def test_features_that_there_are_not_and_bad_updates() -> None:
     name, *_, level = FEATURES[0]
     refused = ErrorCode.INVALID_UPDATE_VERSION
     assert update("nonsense", 1).error_code == refused
-    assert update(name, level, twice=True).error_code == refused
+    assert len(update(name, level, twice=True, version=1).results) == 2
+    assert update("nonsense", 1, twice=True).error_code == refused
     assert update(name, level, kind=0).error_code == refused
     assert update(name, level, kind=9).error_code == refused
     assert update(name, level, kind=9, version=0).error_code == 0

@@ -39,6 +39,9 @@ def handle(node: Node, request: Received, message: AlterPartitionReassignmentsRe
 
 def execute(node: Node, message: AlterPartitionReassignmentsRequest, call: AdminCall) -> None:
     """Carry it out on the controller; `call` is answered exactly once."""
+    if message.timeout_ms <= 0:
+        call.answer(refuse(message, ErrorCode.REQUEST_TIMED_OUT))
+        return
     call.limit(node, refuse(message, ErrorCode.REQUEST_TIMED_OUT))
 
     def plan(draft: Draft) -> Callable[[], None]:
@@ -107,6 +110,16 @@ def refuse(
         allow_replication_factor_change=message.allow_replication_factor_change,
         error_code=error,
         error_message=None,
+        responses=[
+            ReassignableTopicResponse(
+                name=topic.name,
+                partitions=[
+                    _result(partition.partition_index, Refused(error))
+                    for partition in topic.partitions
+                ],
+            )
+            for topic in message.topics
+        ],
     )
 
 

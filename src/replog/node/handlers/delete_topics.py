@@ -93,16 +93,19 @@ def _judge(
     named_by_id = {topic.name for topic in by_id.values() if topic is not None}
     for name, count in names.items():
         topic = draft.topic(name)
+        topic_id = topic.topic_id if topic is not None else ZERO_TOPIC_ID
         refused: Refused | None = None
-        if any(t.name == name and t.topic_id != ZERO_TOPIC_ID for t in asked):
+        both = [t.topic_id for t in asked if t.name == name and t.topic_id != ZERO_TOPIC_ID]
+        if both:
+            topic_id = both[0]
             refused = Refused(ErrorCode.INVALID_REQUEST, "a topic is named or given by its id")
         elif count > 1:
+            topic_id = ZERO_TOPIC_ID
             refused = Refused(ErrorCode.INVALID_REQUEST, f"topic {name} comes more than once")
         elif topic is None:
             refused = UNKNOWN_NAME
         elif name in named_by_id:
             refused = Refused(ErrorCode.INVALID_REQUEST, f"topic {name} is also given by its id")
-        topic_id = topic.topic_id if topic is not None else ZERO_TOPIC_ID
         judged.append((topic, _result(name, topic_id, refused)))
     for topic_id, count in ids.items():
         topic = by_id[topic_id]
@@ -116,7 +119,7 @@ def _judge(
             continue  # refused under its name
         else:
             refused = None
-        name_shown = topic.name if topic is not None else None
+        name_shown = topic.name if topic is not None and count == 1 else None
         judged.append((topic, _result(name_shown, topic_id, refused)))
     return judged
 

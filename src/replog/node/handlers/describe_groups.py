@@ -74,8 +74,8 @@ def _member(member: Member, protocol: str | None) -> DescribedGroupMember:
         group_instance_id=member.instance_id,
         client_id=member.client_id,
         client_host=member.client_host,
+        member_assignment=member.assignment,  # the last one, until there is another
     )
     if protocol is not None:
         described.member_metadata = member.metadata(protocol)
-        described.member_assignment = member.assignment
     return described

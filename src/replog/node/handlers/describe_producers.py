@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from replog.core.topics import topic_name_fault
 from replog.model.errors import ErrorCode
 from replog.model.ids import NO_OFFSET, TopicPartition
 from replog.model.inputs import Received
@@ -43,7 +44,9 @@ def handle(
 
 
 def _described(node: Node, tp: TopicPartition) -> PartitionResponse:
-    found = node.partitions.find(tp)
+    found: Partition | ErrorCode = ErrorCode.INVALID_TOPIC_EXCEPTION
+    if topic_name_fault(tp.topic) is None:
+        found = node.partitions.find(tp)
     if isinstance(found, Partition):
         return PartitionResponse(partition_index=tp.partition, active_producers=_producers(found))
     text = None

@@ -36,14 +36,23 @@ def handle(
     first = 0
     if message.cursor is not None:
         start = message.cursor.topic_name
-        if message.cursor.partition_index < 0:
-            refused = [_without(name, ErrorCode.INVALID_REQUEST) for name in names]
-            return DescribeTopicPartitionsResponse(topics=refused)
+        if message.cursor.partition_index < 0 or (message.topics and start not in names):
+            return _refuse_all(names)
         names = [name for name in names if name >= start]
         if names and names[0] == start:
             first = message.cursor.partition_index
     limit = node.config.int("max.request.partition.size.limit")
     return _page(node, request, names, first, max(1, min(message.response_partition_limit, limit)))
+
+
+def _refuse_all(names: list[str]) -> DescribeTopicPartitionsResponse:
+    """The cursor leads nowhere: below partition 0, or to a topic that is not asked for."""
+    return DescribeTopicPartitionsResponse(
+        topics=[
+            DescribeTopicPartitionsResponseTopic(name=name, error_code=ErrorCode.INVALID_REQUEST)
+            for name in names
+        ]
+    )
 
 
 def _page(

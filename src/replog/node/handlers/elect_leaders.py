@@ -42,13 +42,19 @@ def execute(node: Node, message: ElectLeadersRequest, call: AdminCall) -> None:
     if message.election_type not in (PREFERRED, UNCLEAN):
         call.answer(refuse(message, ErrorCode.INVALID_REQUEST))
         return
+    if message.timeout_ms <= 0:
+        call.answer(refuse(message, ErrorCode.REQUEST_TIMED_OUT))
+        return
     call.limit(node, refuse(message, ErrorCode.REQUEST_TIMED_OUT))
 
     def plan(draft: Draft) -> Callable[[], None]:
         if call.answered:
             return lambda: None
         leaders: set[int] = set()
-        results: dict[str, ReplicaElectionResult] = {}
+        results = {
+            topic.topic: ReplicaElectionResult(topic=topic.topic)
+            for topic in message.topic_partitions or ()
+        }
         for tp in _asked(draft, message):
             result = results.get(tp.topic)
             if result is None:

@@ -59,7 +59,7 @@ def handle(node: Node, request: Received, message: FetchRequest) -> FetchRespons
     """Answer at once when there is enough to send, otherwise park the request."""
     replica = replica_id(message)
     follower = _authenticated(node, request, message, replica)
-    if message.max_bytes < 0 or message.isolation_level not in (0, READ_COMMITTED):
+    if message.isolation_level not in (0, READ_COMMITTED):
         return _refuse_all(request, message)
     by_id = request.version >= FIRST_VERSION_WITH_IDS
     context = node.fetch_sessions.open(message, follower, by_id=by_id)
@@ -79,15 +79,13 @@ def _refuse_all(request: Received, message: FetchRequest) -> FetchResponse:
     error = ErrorCode.UNKNOWN_SERVER_ERROR
     if request.version >= FIRST_VERSION_WITH_IDS:
         return FetchResponse(error_code=error)
-    return FetchResponse(
-        responses=[
-            FetchableTopicResponse(
-                topic=topic.topic,
-                partitions=[_refused(asked.partition, error) for asked in topic.partitions],
-            )
-            for topic in message.topics
-        ]
-    )
+    response = FetchResponse(error_code=error)
+    for topic in message.topics:
+        refused = [_refused(asked.partition, error) for asked in topic.partitions]
+        for partition in refused:
+            partition.aborted_transactions = []
+        response.responses.append(FetchableTopicResponse(topic=topic.topic, partitions=refused))
+    return response
 
 
 def _refused(partition: int, error: ErrorCode) -> PartitionData:
@@ -123,9 +121,11 @@ def _authenticated(
     return peer
 
 
-# One partition looked at: what was found there for the other side, None when that is no more than
-# where the log begins and its high watermark. Without a partition it is always an error.
-_Look = tuple[FetchItem, "Partition | None", PartitionData | None]
+# What a look at one partition has found for the other side, with the bytes of records in it; None
+# when that is no more than where the log begins and its high watermark. Without a partition it is
+# always an error.
+_Found = tuple["Partition | None", PartitionData | None, int]
+_Look = tuple[FetchItem, "Partition | None", PartitionData | None, int]
 
 
 class _Fetch(ParkedFetch):
@@ -203,78 +203,71 @@ class _Fetch(ParkedFetch):
         looks = []
         # A copy: looking at a partition may move the high watermark, and that notes partitions.
         for item in list((context.pending if self.incremental else context.items).values()):
-            partition, data = self._look(item, budget, first=found == 0)
-            if data is not None:
-                size = len(data.records or b"")
+            partition, data, size = self._look(item, budget, first=found == 0)
+            if size:
                 found += size
                 budget = max(budget - size, 0)
-                urgent = urgent or not size  # an error, or where else to look
-            looks.append((item, partition, data))
+            elif data is not None:
+                urgent = True  # an error, or where else to look
+            looks.append((item, partition, data, size))
         self.enough = urgent or found >= max(message.min_bytes, 0)
         return looks
 
-    def _look(
-        self, item: FetchItem, budget: int, *, first: bool
-    ) -> tuple[Partition | None, PartitionData | None]:
+    def _look(self, item: FetchItem, budget: int, *, first: bool) -> _Found:
         node = self.node
         partition = node.partitions.resolve_item(item)
         if isinstance(partition, ErrorCode):
-            return None, self._refusal(item, partition)
+            return None, self._refusal(item, partition), 0
         error = self._fence(partition, item)
         if error:
-            return partition, self._refusal(item, error, partition)
+            return partition, self._refusal(item, error, partition), 0
         diverging = _divergence(partition, item)
         if diverging is not None:
             if isinstance(diverging, ErrorCode):
-                return partition, self._refusal(item, diverging, partition)
-            return partition, self._data(item, partition, diverging=diverging)
+                return partition, self._refusal(item, diverging, partition), 0
+            return partition, self._data(item, partition, diverging=diverging), 0
         log = partition.log
         if not log.log_start_offset <= item.fetch_offset <= log.log_end_offset:
             error = ErrorCode.OFFSET_OUT_OF_RANGE
-            return partition, self._refusal(item, error, partition)
+            return partition, self._refusal(item, error, partition), 0
         if item.fresh:
             self._note_progress(partition, item)
         try:
-            return partition, self._read_log(partition, item, budget, first=first)
+            return self._read_log(partition, item, budget, first=first)
         except (DiskError, LogCorrupt) as failure:
             node.partitions.disk_failed(partition, failure)
-            return partition, self._refusal(item, ErrorCode.KAFKA_STORAGE_ERROR, partition)
+            return partition, self._refusal(item, ErrorCode.KAFKA_STORAGE_ERROR, partition), 0
 
     def _read_log(
         self, partition: Partition, item: FetchItem, budget: int, *, first: bool
-    ) -> PartitionData | None:
+    ) -> _Found:
+        offset = item.fetch_offset
         if self.message.rack_id and self.replica == CONSUMER:
-            closer = self.node.partitions.preferred_reader(
-                partition, self.message.rack_id, item.fetch_offset
-            )
+            closer = self.node.partitions.preferred_reader(partition, self.message.rack_id, offset)
             if closer is not None:
                 data = self._data(item, partition)
                 data.preferred_read_replica = closer
-                return data
+                return partition, data, 0
         upto = self._readable_end(partition)
-        if item.fetch_offset >= upto:
+        if offset >= upto:
             item.more = False
-            return None
+            return partition, None, 0
         if (budget <= 0 and not first) or self._held_back(partition):
             item.more = True
-            return None
-        limit = min(item.max_bytes, budget)
-        if limit < 0:
-            return self._refusal(item, ErrorCode.UNKNOWN_SERVER_ERROR)
-        whole = self.context.follower is not None  # clients are sent what fits, as by Kafka
-        read = partition.log.read(item.fetch_offset, limit, upto=upto, min_one=first, whole=whole)
+            return partition, None, 0
+        read = partition.log.read(offset, min(item.max_bytes, budget), upto=upto, min_one=first)
         if not isinstance(read, LogRead) or read.range is None:
             item.more = not first
-            return None
+            return partition, None, 0
         item.more = False
         data = self._data(item, partition)
         data.records = read.range
         if self.message.isolation_level == READ_COMMITTED and partition.log.aborted:
             data.aborted_transactions = [
                 AbortedTransaction(producer_id=t.producer_id, first_offset=t.first_offset)
-                for t in partition.log.aborted.within_range(item.fetch_offset, read.range, upto)
+                for t in partition.log.aborted.within_range(offset, read.range, upto)
             ]
-        return data
+        return partition, data, read.range.length
 
     def _held_back(self, partition: Partition) -> bool:
         follower = self.context.follower
@@ -318,7 +311,7 @@ class _Fetch(ParkedFetch):
 
     def _readable_end(self, partition: Partition) -> int:
         if self.replica != CONSUMER:
-            return partition.log_end_offset
+            return partition.log.log_end_offset
         if self.message.isolation_level == READ_COMMITTED:
             return partition.last_stable_offset
         return partition.high_watermark
@@ -362,7 +355,7 @@ class _Fetch(ParkedFetch):
         response = FetchResponse(session_id=context.session_id)
         topic: FetchableTopicResponse | None = None
         hinted: set[int] = set()
-        for item, partition, found in looks:
+        for item, partition, found, size in looks:
             if found is None and self.incremental and not _has_moved(item, partition):
                 context.settle(item, served=False, refused=False)
                 continue
@@ -370,9 +363,9 @@ class _Fetch(ParkedFetch):
             if data is None:
                 continue
             if context.session_id:
-                self._note_sent(item, data)
-            if data.records and context.follower is not None and partition is not None:
-                self._note_bytes(partition, len(data.records), context.follower.broker_id)
+                self._note_sent(item, data, served=size > 0)
+            if size and context.follower is not None and partition is not None:
+                self._note_bytes(partition, size, context.follower.broker_id)
             if topic is None or topic.topic_id != item.topic_id or topic.topic != item.name:
                 topic = FetchableTopicResponse(topic=item.name, topic_id=item.topic_id)
                 response.responses.append(topic)
@@ -390,13 +383,13 @@ class _Fetch(ParkedFetch):
             context.close(self.node.waits)
         return response
 
-    def _note_sent(self, item: FetchItem, data: PartitionData) -> None:
+    def _note_sent(self, item: FetchItem, data: PartitionData, *, served: bool) -> None:
         item.sent_high_watermark = data.high_watermark
         item.sent_log_start = data.log_start_offset
         # Who is sent to a follower may come back, and then does not name the partition.
         elsewhere = data.preferred_read_replica != NO_BROKER
         refused = data.error_code != 0 or elsewhere
-        self.context.settle(item, served=bool(data.records), refused=refused)
+        self.context.settle(item, served=served, refused=refused)
 
     def _note_bytes(self, partition: Partition, size: int, follower: int) -> None:
         if partition.topic.overrides:
@@ -415,7 +408,8 @@ def _divergence(partition: Partition, item: FetchItem) -> EpochEndOffset | Error
     """Where the history of the other side leaves ours (KIP-595), or None while it agrees."""
     last_epoch = item.last_fetched_epoch
     if last_epoch < 0 or (
-        last_epoch == partition.log.latest_epoch and item.fetch_offset <= partition.log_end_offset
+        last_epoch == partition.log.latest_epoch
+        and item.fetch_offset <= partition.log.log_end_offset
     ):
         return None
     epoch, end = partition.log.end_offset_for_epoch(last_epoch)

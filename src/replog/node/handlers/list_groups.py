@@ -23,8 +23,8 @@ CLASSIC = "classic"  # the only type of group here
 
 def handle(node: Node, request: Received, message: ListGroupsRequest) -> ListGroupsResponse:
     """All groups that pass both filters; an empty filter lets all pass."""
-    states = {state.lower() for state in message.states_filter}
-    types = {kind.lower() for kind in message.types_filter}
+    states = {state.strip().lower() for state in message.states_filter}
+    types = {kind.strip().lower() for kind in message.types_filter}
     listed: list[ListedGroup] = []
     for home in node.groups.homes():
         if home.refusal is not ErrorCode.NONE:

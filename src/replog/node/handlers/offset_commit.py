@@ -94,6 +94,8 @@ def _sort_out(
     response = OffsetCommitResponse()
     wanted: list[_Wanted] = []
     for asked in message.topics:
+        if not asked.partitions:
+            continue  # answered by partition, as by Kafka
         name = node.cluster.topic_names.get(asked.topic_id) if by_id else asked.name
         topic = None if name is None else node.cluster.topics.get(name)
         answer = OffsetCommitResponseTopic(name=asked.name, topic_id=asked.topic_id)

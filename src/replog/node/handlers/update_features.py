@@ -32,8 +32,6 @@ def handle(node: Node, request: Received, message: UpdateFeaturesRequest) -> Upd
     names = [update.feature for update in message.feature_updates]
     for update in message.feature_updates:
         fault = _fault(update, typed=request.version >= FIRST_VERSION_WITH_UPGRADE_TYPE)
-        if fault is None and names.count(update.feature) > 1:
-            fault = "it comes more than once"
         if fault is not None:
             return UpdateFeaturesResponse(
                 error_code=ErrorCode.INVALID_UPDATE_VERSION,
