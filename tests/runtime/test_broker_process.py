@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from replog.core.controller import stored
 from replog.model.messages.metadata import MetadataResponse
 from replog.runtime.client import AdminClient, ClientError, parse_bootstrap
 from replog.runtime.coordination.sqlite import SqliteCoordination
@@ -95,7 +96,7 @@ def test_a_broker_serves_until_it_is_asked_to_stop(brokers: Brokers) -> None:
     nodes = coordination.read_now(["/brokers/ids", "/cluster/id"])
     coordination.close()
     assert "/brokers/ids/5" not in nodes, "its session is over"
-    assert nodes["/cluster/id"].data.decode() == answer.cluster_id
+    assert stored.decode_cluster_id(nodes["/cluster/id"].data) == answer.cluster_id
     assert (brokers.folder / "data-5" / ".kafka_cleanshutdown").exists()
 
 

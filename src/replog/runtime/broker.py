@@ -19,6 +19,7 @@ from types import FrameType
 from typing import Final
 
 from replog.codec import prepare
+from replog.core.controller import stored
 from replog.log.disk import DiskError
 from replog.model.cluster import Endpoint
 from replog.model.config import BrokerConfig, ConfigError, parse_properties
@@ -241,12 +242,16 @@ class BrokerProcess:
 
 def join_cluster(coordination: Coordination) -> Cluster:
     """The cluster's id and secret; whoever comes first makes them up."""
-    coordination.write_now([Create(CLUSTER_ID, topic_id_text(secrets.token_bytes(16)).encode())])
+    own = stored.encode_cluster_id(topic_id_text(secrets.token_bytes(16)))
+    coordination.write_now([Create(CLUSTER_ID, own)])
     coordination.write_now([Create(SECRET, secrets.token_bytes(32))])
     nodes = coordination.read_now([CLUSTER_ID, SECRET])
     if CLUSTER_ID not in nodes or SECRET not in nodes:
         raise StartError("the coordinator has no cluster id: it can't be written")
-    return Cluster(nodes[CLUSTER_ID].data.decode(), nodes[SECRET].data)
+    try:
+        return Cluster(stored.decode_cluster_id(nodes[CLUSTER_ID].data), nodes[SECRET].data)
+    except stored.BadNode as error:
+        raise StartError(f"{CLUSTER_ID} in the coordinator can't be read: {error}") from error
 
 
 def boot_id() -> str:

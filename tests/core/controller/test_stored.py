@@ -52,7 +52,8 @@ def test_a_registration_that_kafka_wrote_is_understood() -> None:
 
 def test_controller_and_its_epoch() -> None:
     data = stored.encode_controller(2, 5)
-    assert json.loads(data) == {"version": 2, "brokerid": 2, "timestamp": "5"}
+    kafkas = {"version": 2, "brokerid": 2, "timestamp": "5", "kraftControllerEpoch": -1}
+    assert json.loads(data) == kafkas
     assert stored.decode_controller(data) == 2
     assert stored.decode_controller_epoch(b"17") == 17
 
@@ -223,3 +224,12 @@ def test_topics_that_are_refused(partitions: dict[str, list[int]]) -> None:
     stored.decode_topic(json.dumps(fields).encode())
     with pytest.raises(stored.BadNode):
         stored.decode_topic(json.dumps(fields | {"partitions": partitions}).encode())
+
+
+def test_the_id_of_a_cluster_is_kafkas_json_or_in_old_databases_a_text() -> None:
+    data = stored.encode_cluster_id("abc")
+    assert json.loads(data) == {"version": "1", "id": "abc"}
+    assert stored.decode_cluster_id(data) == stored.decode_cluster_id(b"abc") == "abc"
+    for bad in (b"{", b"{}", b'{"id":1}'):
+        with pytest.raises(stored.BadNode):
+            stored.decode_cluster_id(bad)

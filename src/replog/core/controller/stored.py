@@ -147,9 +147,21 @@ def encode_registration(registration: Registration) -> bytes:
     )
 
 
+def encode_cluster_id(cluster_id: str) -> bytes:
+    """The node `/cluster/id`."""
+    return _dump({"version": "1", "id": cluster_id})
+
+
 def encode_controller(broker_id: int, timestamp_ms: int) -> bytes:
-    """The node `/controller`."""
-    return _dump({"version": 2, "brokerid": broker_id, "timestamp": str(timestamp_ms)})
+    """The node `/controller`. Kafka says there, too, that no KRaft controller is behind it."""
+    return _dump(
+        {
+            "version": 2,
+            "brokerid": broker_id,
+            "timestamp": str(timestamp_ms),
+            "kraftControllerEpoch": -1,
+        }
+    )
 
 
 def encode_topic(topic: TopicRecord) -> bytes:
@@ -326,6 +338,11 @@ def _decimal(text: str) -> int:
     if not (digits.isascii() and digits.isdigit() and len(digits) <= 19):
         raise BadNode(f"{text!r} is not a number")
     return int(text)
+
+
+def decode_cluster_id(data: bytes) -> str:
+    """The id in `/cluster/id`. The first databases have the id alone, as it is."""
+    return _Reader(data).text("id") if data.startswith(b"{") else data.decode("ascii", "replace")
 
 
 def decode_controller(data: bytes) -> int:
