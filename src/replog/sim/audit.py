@@ -5,6 +5,7 @@ hold in hand.
 everything.
 """
 
+import re
 from collections.abc import Iterator
 
 from replog.log.results import LogRead
@@ -14,16 +15,20 @@ from replog.records.batch import read_records
 from replog.records.header import crc_ok, iterate
 from replog.sim.history import Sent
 from replog.sim.host import Host
+from replog.sim.lives import TOPIC
 from replog.sim.violation import Violation
 from replog.sim.world import World
 
 READ_BYTES = 1 << 20
+LIFE_FOLDER = re.compile(rf"{TOPIC}-\d+")  # one that is not set aside
 
 
 def still_wrong(world: World) -> list[str]:
     """What keeps the healed world from rest."""
     if not world.admin.finished:
         return ["the topics are not made"]
+    if world.lives is not None and not world.lives.settled:
+        return [f"{world.lives.name} does not get its topic"]
     problems = [*_records_wrong(world)]
     for host in world.hosts:
         problems.extend(_host_wrong(world, host))
@@ -43,7 +48,7 @@ def still_wrong(world: World) -> list[str]:
 
 def _records_wrong(world: World) -> Iterator[str]:
     records = {record.name: record for record in world.oracle.records.records.values()}
-    for tp in world.partitions:
+    for tp in world.all_partitions():
         record = records[str(tp)]
         if record.leader == -1:
             yield f"{tp} has no leader: {record}"
@@ -55,15 +60,20 @@ def _host_wrong(world: World, host: Host) -> Iterator[str]:
     if host.life is None or host.life.paused:
         yield f"{host.place} does not run"
         return
-    for tp in world.partitions:
+    wanted = world.all_partitions()
+    for tp in wanted:
         partition = host.life.node.partitions.get(tp)
-        if partition is None:
+        if partition is None or partition.offline_reason is not None:
             yield f"{host.place} has no {tp}"
             continue
         end, high_watermark = partition.log_end_offset, partition.high_watermark
         committed = world.oracle.committed_log(partition.topic_id, tp.partition).end
         if not end == high_watermark == committed:
             yield f"{host.place} {tp}: LEO {end}, HW {high_watermark}, committed {committed}"
+    for disk in host.disks:
+        for name in disk.list(""):
+            if LIFE_FOLDER.fullmatch(name) and name not in map(str, wanted):
+                yield f"{host.place} still has {name}"
 
 
 def _end(world: World, tp: TopicPartition) -> int:
@@ -78,7 +88,7 @@ def _end(world: World, tp: TopicPartition) -> int:
 def audit(world: World) -> dict[TopicPartition, int]:
     """Compare all logs byte by byte and check what clients were promised. Returns the ends."""
     ends = {}
-    for tp in world.partitions:
+    for tp in world.all_partitions():
         partitions = [_partition(host, tp) for host in world.hosts]
         start = max(partition.log_start_offset for partition in partitions)
         logs = [_bytes_of(partition, start) for partition in partitions]
@@ -86,7 +96,10 @@ def audit(world: World) -> dict[TopicPartition, int]:
             if data != logs[0]:
                 raise Violation("replicas are equal byte by byte", f"{tp} on {host.place}")
         ends[tp] = _check_bytes(tp, logs[0])
-        _check_history(world, partitions[0], start, logs[0])
+        if tp.topic == TOPIC:
+            _check_life(world, partitions[0], logs[0])
+        else:
+            _check_history(world, partitions[0], start, logs[0])
     return ends
 
 
@@ -112,6 +125,14 @@ def _check_history(world: World, partition: Partition, start: int, data: bytes) 
                 _check_acknowledged(tp, sent, value, offset, offsets.get(value))
         if sent.idempotent and not lossy:
             _check_order(tp, sent, in_order, trimmed=start > 0)
+
+
+def _check_life(world: World, partition: Partition, data: bytes) -> None:
+    tp, topic_id = partition.tp, partition.topic_id
+    lost = world.oracle.replicas.committed((topic_id, tp.partition)).lost
+    excused = (offset for batch in lost for offset in range(batch.base, batch.next))
+    assert world.lives is not None
+    world.lives.audit(topic_id, tp, data, excused)
 
 
 def _bytes_of(partition: Partition, start: int) -> bytes:

@@ -161,7 +161,7 @@ class SimClient(Target):
                 if topic.error_code or topic.name is None:
                     complete = False
                     continue
-                self.topic_ids[topic.name] = topic.topic_id
+                self._know(topic.name, topic.topic_id)
                 for part in topic.partitions:
                     tp = TopicPartition(topic.name, part.partition_index)
                     known = self.leaders.get(tp, (-1, -1))
@@ -173,6 +173,12 @@ class SimClient(Target):
         self.refreshed()
         if not complete:
             self.refresh()
+
+    def _know(self, name: str, topic_id: bytes) -> None:
+        """The topic of this name has this id: what is known of another one is void."""
+        if self.topic_ids.get(name) != topic_id:
+            self.topic_ids[name] = topic_id
+            self.leaders = {tp: led for tp, led in self.leaders.items() if tp.topic != name}
 
     def refreshed(self) -> None:
         """New metadata was looked at."""

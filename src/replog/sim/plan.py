@@ -30,6 +30,7 @@ REST_MS: Final = 2500.0  # mean pause of a producer after a burst
 PROMISES: Final = (Promise.KEPT,) * 2 + (Promise.TAILS,) * 3 + (Promise.FSYNC, Promise.NONE)
 # In how many of the seeds partitions are moved.
 MOVES_SHARE: Final = 0.3
+LIVES_SHARE: Final = 0.5  # of the seeds have a topic that is deleted and made again
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,6 +50,7 @@ class Plan:
     settings: dict[str, str] = field(default_factory=dict)  # of brokers, by Kafka's names
     topic_settings: dict[str, str] = field(default_factory=dict)
     committers: int = 0  # clients that store offsets
+    lives: bool = False  # one more topic is deleted and made again, grows, and is altered
     moves: bool = False  # an operator moves partitions and holds elections
     brokers: int = len(BROKERS)  # numbered from 0; each holds a replica of every partition
     log_folders: int = 1  # of each broker
@@ -102,6 +104,7 @@ def make_plan(
         promise=promise,
         unclean=unclean,
         trims=trims,
+        lives=Chance(seed).at("lives").random() < LIVES_SHARE,
         settings={
             "replica.lag.time.max.ms": str(lag),
             "replica.fetch.wait.max.ms": str(stream.choice((100, 200))),
@@ -118,6 +121,9 @@ def make_plan(
             "replica.high.watermark.checkpoint.interval.ms": str(stream.choice((100, 1000))),
             "log.flush.offset.checkpoint.interval.ms": "1000",
             "log.retention.check.interval.ms": str(stream.choice((200, 1000))),
+            "log.cleaner.backoff.ms": str(stream.choice((300, 15_000))),
+            "log.cleaner.min.cleanable.ratio": "0.1",
+            "log.roll.ms": str(stream.choice((400, 100_000))),
             "offsets.retention.minutes": "2147483647",  # wall clocks jump
         },
         topic_settings={

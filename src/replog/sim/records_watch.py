@@ -124,11 +124,9 @@ class RecordsWatch:
             return None
         for problem in _problems(known, record):
             raise Violation(problem, f"{known} to {record}")
-        loses = known is not None and _elects_a_stranger(known, record)
+        loses = known is not None and _loses(known, record, counted=may_lose)
         if known is not None and loses and not may_lose:
-            if record.partition_epoch == known.partition_epoch + 1:
-                raise Violation("only a member of ISR or ELR is elected", f"{known} to {record}")
-            loses = False  # several changes in one write: who was elected from what is not stored
+            raise Violation("only a member of ISR or ELR is elected", f"{known} to {record}")
         self.elections += known is not None and known.leader_epoch != record.leader_epoch
         self.isr_changes += known is not None and known.isr != record.isr
         self.records[key] = record
@@ -153,17 +151,24 @@ def _problems(known: Stored | None, record: Stored) -> Iterator[str]:
         yield "the leader epoch rises with every change of the leader"
     if record.partition_epoch > known.partition_epoch + 1:
         return  # several changes in one write: who was elected out of which ISR is not stored
-    if _elects_a_stranger(known, record):
+    if _loses(known, record, counted=False):
         return
     added = set(record.isr) - set(known.isr) - {record.leader}
     if added and record.leader_epoch != known.leader_epoch:
         yield "nobody joins an ISR by an election but a leader out of the ELR"
 
 
-def _elects_a_stranger(known: Stored, record: Stored) -> bool:
-    """Whether somebody leads anew who may lack what is committed."""
-    anew = record.leader_epoch != known.leader_epoch and record.leader != -1
-    return anew and record.leader != known.leader and record.leader not in known.electable
+def _loses(known: Stored, record: Stored, *, counted: bool) -> bool:
+    """Whether somebody leads anew who may lack what is committed.
+
+    Who was elected out of which ISR is not stored when one write has several changes: then the
+    count of the losses says it.
+    """
+    if record.leader_epoch == known.leader_epoch or record.leader == -1:
+        return False
+    if record.partition_epoch > known.partition_epoch + 1:
+        return counted
+    return record.leader not in known.electable
 
 
 def _losses(nodes: dict[str, StoredNode]) -> int:

@@ -42,6 +42,9 @@ class Committed:
     # Where nothing is promised: the epoch since which records may be lost, until its leader shows
     # how many; the newest such epoch; and what was committed, or taken for it, and is lost.
     losing: int | None = None
+    # Once some replica was compacted, logs differ in what is left of them: only ends are compared.
+    compacted: bool = False
+    compacted_end: int = 0
     lossy_epoch: int = -1
     lost: list[Batch] = field(default_factory=list)
 
@@ -110,7 +113,7 @@ class ReplicasWatch:
         if change.loses:
             committed = self.committed(key)
             committed.losing = committed.lossy_epoch = after.leader_epoch
-        if self.committed(key).losing is not None:
+        if self.committed(key).losing is not None or self.committed(key).compacted:
             return
         for member in after.electable:
             self._judge_member(key, member, f"stored: {after}")
@@ -138,6 +141,12 @@ class ReplicasWatch:
             raise Violation("0 <= log start <= LSO <= HW <= LEO", f"{replica}: {numbers}")
         if epoch < epoch_before:
             raise Violation("a leader epoch never falls", f"{replica}: {epoch_before} to {epoch}")
+        committed = self.committed(key)
+        committed.compacted = committed.compacted or replica.partition.log.cleaned_to > 0
+        if committed.compacted:
+            replica.numbers = numbers
+            self._judge_ends(key, replica, led_before=led_before and epoch == epoch_before)
+            return
         self._follow_log(key, replica, numbers, anew=anew)
         self._judge_epochs(replica, end)
         replica.numbers = numbers
@@ -158,10 +167,22 @@ class ReplicasWatch:
         if stored is not None and broker_id in stored.electable:
             self._judge_member(key, broker_id, str(replica))
 
+    def _judge_ends(self, key: Key, replica: Replica, *, led_before: bool) -> None:
+        """A replica of a compacted partition."""
+        committed = self.committed(key)
+        _, high_watermark, _, epoch, leads = replica.numbers
+        if leads and committed.losing is not None and epoch >= committed.losing:
+            committed.losing, committed.compacted_end = None, 0
+        if leads and led_before:
+            committed.compacted_end = max(committed.compacted_end, high_watermark)
+        stored = self._records.get(key)
+        for member in () if stored is None else stored.electable:
+            self._judge_member(key, member, str(replica))
+
     def _follow_log(self, key: Key, replica: Replica, numbers: Numbers, *, anew: bool) -> None:
         end, start = numbers[0], numbers[2]
         shadow = replica.shadow
-        if anew or start > shadow.end:
+        if anew or start > shadow.end or not shadow.batches:
             replica.shadow = shadow = self._begin(key, replica, start, end)
         elif end < shadow.end:
             shadow.cut(end)
@@ -252,7 +273,17 @@ class ReplicasWatch:
         """Every member of the stored ISR and ELR holds everything committed, and the same bytes."""
         committed = self.committed(key)
         log, replica = committed.log, self.replica(member, key)
-        if log.end == 0 or committed.losing is not None or self.doubted(member):
+        if committed.losing is not None or self.doubted(member):
+            return
+        if committed.compacted:
+            if replica is not None and replica.numbers[0] < committed.compacted_end:
+                raise Violation(
+                    "every member of ISR and ELR holds everything committed",
+                    f"{where}: {replica} ends at {replica.numbers[0]}, "
+                    f"{committed.compacted_end} offsets are committed",
+                )
+            return
+        if log.end == 0:
             return
         if replica is None or replica.shadow.chain_at(log.end) != log.chain:
             end = None if replica is None else replica.shadow.end
@@ -267,7 +298,9 @@ def _judge_sequence(committed: Committed, batch: Batch, where: str) -> None:
     """The next sequence of its producer, without a gap and without repetition."""
     if batch.producer[0] < 0 or batch.sequence < 0:
         return
-    expected = committed.sequences.get(batch.producer, 0)
+    # Whom the cluster has forgotten with its records may go on with any sequence, as Kafka has it.
+    unknown = batch.sequence if committed.lossy_epoch >= 0 else 0
+    expected = committed.sequences.get(batch.producer, unknown)
     if batch.sequence != expected:
         raise Violation(
             "committed sequences of a producer are contiguous",

@@ -132,6 +132,8 @@ def _counts(world: World) -> dict[str, int]:
             "consumers sent to a follower": history.sent_elsewhere,
         }
     )
+    for name, count in () if world.lives is None else sorted(world.lives.deeds.items()):
+        counts[f"topic: {name}"] = count
     for name, count in sorted(history.refusals.items()):
         counts[f"refused: {name}"] = count
     return counts

@@ -32,6 +32,7 @@ from replog.sim.doubts import Doubts
 from replog.sim.faults import Faults
 from replog.sim.history import History
 from replog.sim.host import Host
+from replog.sim.lives import TOPIC, TopicLives
 from replog.sim.mover import SimMover
 from replog.sim.network import Network
 from replog.sim.plan import CALM, Plan
@@ -115,6 +116,7 @@ class World:
         self._connection_numbers = itertools.count(1)
         self.admin = SimAdmin(self, "admin", plan)
         self.mover = SimMover(self, "mover", self.partitions) if plan.moves else None
+        self.lives = TopicLives(self, "lives", plan) if plan.lives else None
         self.producers = [
             SimProducer(
                 self,
@@ -165,6 +167,8 @@ class World:
             committer.start()
         if self.mover is not None:
             self.mover.start()
+        if self.lives is not None:
+            self.lives.start()
 
     def late_consumer(self) -> SimConsumer:
         """One more consumer, which begins at offset 0 now."""
@@ -191,6 +195,15 @@ class World:
         self.faults.heal()
         if self.mover is not None:
             self.mover.settle()
+        if self.lives is not None:
+            self.lives.settle()
+
+    def all_partitions(self) -> list[TopicPartition]:
+        """Of all topics that there are now."""
+        names = (record.name for record in self.oracle.records.records.values())
+        found = (name.rpartition("-") for name in sorted(names))
+        changing = [TopicPartition(name, int(index)) for name, _, index in found if name == TOPIC]
+        return self.partitions + changing
 
     # ---- brokers ------------------------------------------------------------------------------
 
