@@ -20,10 +20,10 @@ REPLOG := $(BIN)/replog
 JARS := tests/interop/java/jars
 
 .DEFAULT_GOAL := help
-.PHONY: help up down test check format sim torture interop bench wheel clean
+.PHONY: help up down test check format sim sim-proof torture interop bench wheel clean
 
 help: ## show this list
-	@grep -hE '^[a-z]+:.*## ' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 12
+	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 12
 
 up: $(VENV)/.tools ## install, start three brokers in the background, say where they are
 	@$(REPLOG) up --brokers $(BROKERS) --port $(PORT) $(if $(DATA),--data "$(DATA)") --detach
@@ -47,6 +47,9 @@ format: $(VENV)/.dev ## let ruff put the code in shape
 
 sim: $(VENV)/.dev ## play random faults against three simulated brokers
 	$(REPLOG) sim $(if $(SHORT),--seed 1001 --seeds 50,--seeds 2000)
+
+sim-proof: $(VENV)/.dev ## plant bugs, one after the other, and see that simulated seeds find each
+	$(BIN)/python -m tests.sim.proof $(if $(SHORT),--seeds 100 --healthy 40)
 
 torture: $(VENV)/.dev ## kill, freeze and cut off real brokers under real clients for half an hour
 	$(BIN)/python -m tests.faults.torture --minutes $(if $(SHORT),3,30)

