@@ -18,7 +18,6 @@ from replog.codec.primitives import (
     FORMATS,
     SIZES,
     continue_uvarint,
-    read_uvarint,
     unpackers,
 )
 from replog.codec.source import Source
@@ -35,7 +34,6 @@ def write_decoder(layout: Layout, file: str, views: bool) -> Source:
             "Malformed": MalformedMessage,
             "new": object.__new__,
             "more": continue_uvarint,
-            "uvarint": read_uvarint,
             "unpack_from": struct.unpack_from,
         },
     )
@@ -215,8 +213,11 @@ class _Writer:
                 line("n, p = more(b, p, n)")
             with self.source.block("for _ in range(n):"):
                 tag, end = f"t{depth}", f"q{depth}"
-                line(f"{tag}, p = uvarint(b, p)")
-                line("n, p = uvarint(b, p)")
+                for number in (tag, "n"):  # they mostly have one byte each
+                    line(f"{number} = b[p]")
+                    line("p += 1")
+                    with self.source.block(f"if {number} > 127:"):
+                        line(f"{number}, p = more(b, p, {number})")
                 line(f"{end} = p + n")
                 with self.source.block(f"if {end} > e:"):
                     line(

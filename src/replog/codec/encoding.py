@@ -149,7 +149,7 @@ class _Writer:
         line(f"s = {value}")
         self.measure(item, "s", flexible)
         self.length(flexible, "i")
-        with self.source.block("if s:"):
+        with self.source.block("if n > 1:" if flexible else "if n > 0:"):
             if item.kind == "bytes":
                 line(f"{self.put}(s)")
             else:
@@ -230,9 +230,10 @@ class _Writer:
                     self.item(item, f"{var}.{item.name}", True, depth)
                     self.flush()
                     line(f"s = b''.join({out})")
-                    line(f"{tags} += (uvarint({item.tag}), uvarint(len(s)), s)")
+                    size = "one_byte[len(s)] if len(s) < 128 else uvarint(len(s))"
+                    line(f"{tags} += ({uvarint(item.tag or 0)!r}, {size}, s)")
             self.put = outer
-            line(f"{self.put}(uvarint(len({tags}) // 3))")
+            line(f"{self.put}(one_byte[len({tags}) // 3])")
             line(f"{self.put}(b''.join({tags}))")
         with self.source.block("else:"):
             self.run = [*before, ("B", "0")]

@@ -1,6 +1,7 @@
 """Configuration of one log: Kafka's topic settings as attributes, with Kafka's defaults."""
 
 from dataclasses import dataclass
+from functools import cached_property
 from zlib import crc32
 
 from replog.records.validate import NO_LIMIT_MS, ProduceRules
@@ -11,7 +12,7 @@ LOG_APPEND_TIME = "LogAppendTime"
 _HOUR_MS = 3_600_000
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class LogConfig:
     """`segment_bytes` is `segment.bytes`, and so on. Sizes in bytes, times in milliseconds."""
 
@@ -31,13 +32,20 @@ class LogConfig:
     max_compaction_lag_ms: int = NO_LIMIT_MS
     file_delete_delay_ms: int = 60_000
 
-    @property
+    # Each append asks for these: they are worked out once.
+
+    @cached_property
     def log_append_time(self) -> bool:
         return self.message_timestamp_type == LOG_APPEND_TIME
 
-    @property
+    @cached_property
     def compacted(self) -> bool:
         return "compact" in self.cleanup_policy
+
+    @cached_property
+    def roll_ms_min(self) -> int:
+        """No segment rolls by time before it is so old."""
+        return self._roll_ms(self.segment_jitter_ms)
 
     def roll_ms(self, segment: str) -> int:
         """How old a segment may get, by its records' times, before another begins.
@@ -46,9 +54,13 @@ class LogConfig:
         partitions that began together do not all roll at once. A compacted topic's segment is
         sealed in time for `max.compaction.lag.ms`.
         """
-        longest = self.segment_ms
+        jitter_ms = 0
         if self.segment_jitter_ms:
-            longest -= crc32(segment.encode()) % min(self.segment_jitter_ms, longest)
+            jitter_ms = crc32(segment.encode()) % min(self.segment_jitter_ms, self.segment_ms)
+        return self._roll_ms(jitter_ms)
+
+    def _roll_ms(self, jitter_ms: int) -> int:
+        longest = self.segment_ms - jitter_ms
         return min(longest, self.max_compaction_lag_ms) if self.compacted else longest
 
     def produce_rules(self) -> ProduceRules:

@@ -26,6 +26,7 @@ class EpochFile:
         "_starts",
         "_synced",
         "_version",
+        "latest_epoch",
     )
 
     def __init__(self, disk: Disk, directory: str) -> None:
@@ -34,14 +35,10 @@ class EpochFile:
         self._path = f"{directory}/{LEADER_EPOCH_CHECKPOINT}"
         self._epochs: list[int] = []
         self._starts: list[int] = []
+        self.latest_epoch = NO_EPOCH  # -1 when the log has none
         self._version = 0  # of the file's content, counted up with each change
         self._broken = False  # what is on disk says nothing
         self._synced = -1  # the version that is known to be durable
-
-    @property
-    def latest_epoch(self) -> int:
-        """-1 when the log has none."""
-        return self._epochs[-1] if self._epochs else NO_EPOCH
 
     @property
     def latest_start(self) -> int:
@@ -59,8 +56,7 @@ class EpochFile:
         if parsed is None:
             self._broken = True
             return False
-        self._epochs = [epoch for epoch, _ in parsed]
-        self._starts = [start for _, start in parsed]
+        self._hold([epoch for epoch, _ in parsed], [start for _, start in parsed])
         return True
 
     def assign(self, epoch: int, start_offset: int) -> bool:
@@ -139,9 +135,13 @@ class EpochFile:
 
     def _replace(self, epochs: list[int], starts: list[int]) -> None:
         write_unsynced(self._disk, self._path, render(list(zip(epochs, starts, strict=True))))
-        self._epochs, self._starts = epochs, starts
+        self._hold(epochs, starts)
         self._broken = False
         self._version += 1
+
+    def _hold(self, epochs: list[int], starts: list[int]) -> None:
+        self._epochs, self._starts = epochs, starts
+        self.latest_epoch = epochs[-1] if epochs else NO_EPOCH
 
 
 def render(entries: list[tuple[int, int]]) -> bytes:

@@ -205,7 +205,8 @@ class PartitionLog(ReadableLog, ShrinkingLog):
         if leader_epoch > self._epochs.latest_epoch:
             self._epochs.assign(leader_epoch, first_offset)
         start, end = headers[0].position, size_of(headers)
-        rolled = self._append(memoryview(buffer)[start:end], headers)
+        rolled = self._must_roll(headers[0], end - start)
+        self._append(memoryview(buffer)[start:end], headers, rolled)
         return AppendResult(
             first_offset, next_offset - 1, end - start, append_time, rolled, headers
         )
@@ -222,19 +223,22 @@ class PartitionLog(ReadableLog, ShrinkingLog):
         view = memoryview(buffer)
         skipped = self._check_fetched(view, headers)
         rolled = False
-        done = 0
+        done = end = 0
         while done < len(headers):
-            upto = self._fitting(headers, done)
+            rolls = self._must_roll(headers[done], headers[done].length)
+            upto = self._fitting(headers, done, rolls)
             part = headers[done:upto]
             if part[-1].leader_epoch > self._epochs.latest_epoch:
                 for header in part:
                     self._epochs.assign(header.leader_epoch, header.base_offset)
-            rolled |= self._append(view[part[0].position : size_of(part)], part)
+            end = size_of(part)
+            self._append(view[part[0].position : end], part, rolls)
+            rolled = rolled or rolls
             done = upto
         return AppendResult(
             first_offset,
             self.log_end_offset - 1,
-            size_of(headers),
+            end,
             rolled=rolled,
             headers=headers,
             skipped=skipped,
@@ -256,44 +260,45 @@ class PartitionLog(ReadableLog, ShrinkingLog):
             expected = base_offset + delta + 1
         return skipped
 
-    def _fitting(self, headers: Sequence[BatchHeader], first: int) -> int:
+    def _fitting(self, headers: Sequence[BatchHeader], first: int, rolls: bool) -> int:
         """Up to which header the batches from `first` on go into one segment: at least one."""
         active = self._active
-        size = 0 if self._must_roll(headers[first]) else active.size
+        size = 0 if rolls else active.size
         base_offset = active.base_offset if size else headers[first].base_offset
-        index = first
+        room = self.config.segment_bytes - size
+        start = headers[first].position
+        index = first + 1
         while index < len(headers):
             header = headers[index]
-            size += header.length
-            if index > first and (
-                size > self.config.segment_bytes or header.last_offset - base_offset > _POSITION_MAX
+            if (
+                header.position + header.length - start > room
+                or header.last_offset - base_offset > _POSITION_MAX
             ):
                 break
             index += 1
         return index
 
-    def _append(self, data: memoryview, headers: Sequence[BatchHeader]) -> bool:
-        """Write, into a new segment when the active one has no room; true when it rolled."""
-        active = self._active
-        rolls = active.size > 0 and self._must_roll(headers[0], len(data))
-        if rolls:
-            active = self._roll(headers[0].base_offset)
+    def _append(self, data: memoryview, headers: Sequence[BatchHeader], rolls: bool) -> None:
+        """Write into the active segment, or into a new one when it `rolls`."""
+        active = self._roll(headers[0].base_offset) if rolls else self._active
         active.append(data, headers)
         self.log_end_offset = active.next_offset
-        return rolls
 
-    def _must_roll(self, header: BatchHeader, length: int = 0) -> bool:
-        """Whether these bytes belong into a new segment."""
+    def _must_roll(self, header: BatchHeader, length: int) -> bool:
+        """Whether so many bytes that begin with this batch belong into a new segment."""
         active, config = self._active, self.config
+        size = active.size
+        if not size:
+            return False
         first_timestamp = active.first_timestamp
-        last_offset = header.base_offset + header.last_offset_delta
         return (
-            active.size + (length or header.length) > config.segment_bytes
-            or last_offset - active.base_offset > _POSITION_MAX
+            size + length > config.segment_bytes
+            or header.base_offset + header.last_offset_delta - active.base_offset > _POSITION_MAX
             or active.index_bytes > config.segment_index_bytes - _INDEX_ENTRY_BYTES_MAX
             or (
                 first_timestamp is not None
                 and first_timestamp >= 0
+                and header.max_timestamp - first_timestamp > config.roll_ms_min
                 and header.max_timestamp - first_timestamp > config.roll_ms(active.stem)
             )
         )

@@ -67,7 +67,10 @@ class BrokerRecord:
 
     def endpoint(self, listener: str) -> Endpoint | None:
         """The endpoint of `listener`, or None when the broker does not have that listener."""
-        return next((e for e in self.endpoints if e.name == listener), None)
+        for endpoint in self.endpoints:
+            if endpoint.name == listener:
+                return endpoint
+        return None
 
 
 @dataclass(slots=True)

@@ -59,11 +59,8 @@ class TopicConfig(_TopicValues):
         for attribute in _TopicValues.__annotations__:
             name = attribute.replace("_", ".")
             setattr(self, attribute, topic_value(broker, name, self.overrides))
-
-    @property
-    def durable(self) -> bool:
-        """An acknowledged record is on stable storage on every member of the ISR."""
-        return self.replog_durability == "fsync"
+        # An acknowledged record is on stable storage on every member of the ISR.
+        self.durable = self.replog_durability == "fsync"
 
     @property
     def compacted(self) -> bool:

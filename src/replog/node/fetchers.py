@@ -217,6 +217,8 @@ class Fetcher:
         return list(topics.values())
 
     def _take_forgotten(self) -> list[ForgottenTopic]:
+        if not self._forgotten:
+            return []
         topics: dict[bytes, ForgottenTopic] = {}
         for topic_id, index in self._forgotten:
             if isinstance(topic_id, bytes):
@@ -299,7 +301,7 @@ class Fetcher:
             node.waits.committed(partition)
         if data.log_start_offset > partition.log_start_offset:
             node.upkeep.follow_start(partition, data.log_start_offset)
-        if records:
+        if records and partition.topic.overrides:  # they alone name replicas that are throttled
             wait_ms = node.throttles.copied(partition, len(records))
             if wait_ms > 0:
                 self._later(followed, wait_ms)

@@ -161,8 +161,7 @@ class Node:
         self.now_ms = now_ms
         self.wall_ms = wall_ms
         self._dispatch(event)
-        if self.timers.next_deadline_ms() <= now_ms:
-            self.timers.fire(now_ms)
+        self.timers.fire(now_ms)
         self.waits.drain()
         return self._take_outputs()
 

@@ -56,8 +56,10 @@ class Timers:
 
     def fire(self, now_ms: float) -> None:
         """Run every timer that is due; one set meanwhile waits for the next step."""
-        due = []
         heap = self._heap
+        if not heap or heap[0][0] > now_ms:
+            return
+        due = []
         while heap and heap[0][0] <= now_ms:
             timer = heapq.heappop(heap)[2]
             if timer.action is None:

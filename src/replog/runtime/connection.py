@@ -128,7 +128,7 @@ class Connection:
         self._acceptor: Acceptor | None = None
         self._own_epoch = 0  # of our registration when the peer proved itself
         self._reading = self._writing = self._dirty = self._scheduled = False
-        self._watch()
+        self._watch(True)
 
     def __repr__(self) -> str:
         who = f"broker {self.peer.broker_id}" if self.peer else "client"
@@ -162,7 +162,8 @@ class Connection:
         """Handle the requests that are there, up to a turn's share."""
         host = self._host
         left = FRAMES_PER_TURN
-        while not self.closed and self._may_read():
+        ready = self._may_read()
+        while ready:
             if not left or host.now_ms - began_ms > TURN_MS:
                 self._schedule()
                 break
@@ -180,9 +181,10 @@ class Connection:
                 self.close("its request could not be read; see above")
                 return
             self._handle(request)
+            ready = not self.closed and self._may_read()
         if not self.closed:
             self._account(progressed=left < FRAMES_PER_TURN - 1)
-            self._watch()
+            self._watch(ready)
 
     def _handle(self, request: ParsedRequest) -> None:
         if request.answer is not None:
@@ -248,9 +250,9 @@ class Connection:
             host.request_bytes += held - self._accounted
             self._accounted = held
 
-    def _watch(self) -> None:
-        """Read on, unless the next turn is set already or we have to wait."""
-        wanted = not self._scheduled and self._may_read()
+    def _watch(self, ready: bool) -> None:
+        """Read on, unless the next turn is set already or we have to wait (not `ready`)."""
+        wanted = ready and not self._scheduled
         if wanted != self._reading:
             self._reading = wanted
             if wanted:

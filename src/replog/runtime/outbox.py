@@ -47,7 +47,7 @@ class Outbox:
     def put(self, parts: Iterable[Part]) -> None:
         """Send these after what is there."""
         for part in parts:
-            size = len(part)
+            size = part.length if type(part) is FileRange else len(part)
             if size:
                 self._parts.append(part)
                 self.pending += size
@@ -87,17 +87,21 @@ class Outbox:
     def _send_buffers(self, sock: socket.socket) -> int:
         parts = self._parts
         if len(parts) == 1:
-            (only,) = parts
-            batch = [_in_memory(only)]
-            sent = sock.send(batch[0])
+            (part,) = parts
+            data = _read(part, part.position, part.length) if isinstance(part, FileRange) else part
+            batch = [data]
+            sent = sock.send(data)
         else:
             batch = []
             flags = 0
             for part in islice(parts, BUFFERS_PER_SEND):
-                if isinstance(part, FileRange) and part.length > RANGE_JOINED_BYTES:
+                if not isinstance(part, FileRange):
+                    batch.append(part)
+                elif part.length <= RANGE_JOINED_BYTES:
+                    batch.append(_read(part, part.position, part.length))
+                else:
                     flags = _MORE
                     break
-                batch.append(_in_memory(part))
             sent = sock.sendmsg(batch, (), flags)
         left = self.pending = self.pending - sent
         if left:
@@ -150,10 +154,6 @@ class Outbox:
         if sent == 0:
             raise RangeLost(f"{file!r} ends at {position}")
         return sent
-
-
-def _in_memory(part: Part) -> _Buffer:
-    return _read(part, part.position, part.length) if isinstance(part, FileRange) else part
 
 
 def _read(part: FileRange, position: int, length: int) -> bytes:

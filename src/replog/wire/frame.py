@@ -111,11 +111,14 @@ class FrameBuffer:
         buffered = self._end - self._start
         if buffered > MOVED_FREELY_MAX and not self._worth_moving(buffered):
             return
-        if self._is_viewed():
+        try:  # a bytearray of which a view is alive refuses to change its size
+            last = self._buffer.pop()
+        except BufferError:
             fresh = bytearray(max(len(self._buffer), FIRST_CAPACITY))
             fresh[:buffered] = memoryview(self._buffer)[self._start : self._end]
             self._replace(fresh, buffered)
             return
+        self._buffer.append(last)
         if buffered:
             self._buffer[:buffered] = self._buffer[self._start : self._end]
         self._start, self._end = 0, buffered
@@ -136,12 +139,3 @@ class FrameBuffer:
         self._buffer = buffer
         self._start = 0
         self._end = len(buffer) if buffered is None else buffered
-
-    def _is_viewed(self) -> bool:
-        """Whether a view of the buffer is alive: a bytearray then refuses to change its size."""
-        try:
-            last = self._buffer.pop()
-        except BufferError:
-            return True
-        self._buffer.append(last)
-        return False
