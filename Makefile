@@ -1,6 +1,6 @@
 # Two commands are all a newcomer needs: `make up` and `make test`. The rest is for working on Replog.
 #
-# SHORT=1 gives torture, interop, sim and bench a form that fits in a continuous-integration run.
+# SHORT=1 gives torture, interop, zookeeper, sim and bench a form that fits in a continuous-integration run.
 
 VENV ?= .venv
 BROKERS ?= 3
@@ -20,7 +20,7 @@ REPLOG := $(BIN)/replog
 JARS := tests/interop/java/jars
 
 .DEFAULT_GOAL := help
-.PHONY: help up down test check format sim sim-proof torture interop bench wheel clean
+.PHONY: help up down test check format sim sim-proof torture interop zookeeper bench wheel clean
 
 help: ## show this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 12
@@ -59,6 +59,10 @@ interop: $(VENV)/.dev $(JARS)/.fetched ## Python clients, kcat and Apache Kafka'
 		echo "kcat is missing: install it, e.g. with 'apt-get install kcat' or 'brew install kcat'"; exit 1; }
 	REPLOG_CLIENT_RECORDS=$(if $(SHORT),10000,100000) $(BIN)/pytest tests/clients
 	REPLOG_INTEROP=1 REPLOG_INTEROP_MEGABYTES=$(if $(SHORT),4,40) $(BIN)/pytest tests/interop
+
+zookeeper: $(VENV)/.dev ## clusters that meet in ZooKeeper: killed, cut off, without a quorum, on machines
+	REPLOG_ZOOKEEPER=1 REPLOG_KILLS=$(if $(SHORT),5,20) REPLOG_QUORUM_AWAY_S=$(if $(SHORT),15,60) \
+		$(BIN)/pytest tests/zookeeper
 
 bench: $(VENV)/.tools ## measure a local cluster and a log, beside what this machine can do at best
 	$(BIN)/python bench/run.py $(if $(SHORT),--short)
