@@ -71,6 +71,15 @@ def test_what_is_wrong_with_a_log(harm, found: list[str]) -> None:  # type: igno
     assert log.judge() == found
 
 
+def test_a_record_that_was_acknowledged_without_its_offset_is_somewhere() -> None:
+    log = Log()
+    number, value = log.history.invoke(SAFE.name, 0)
+    log.history.acknowledged(SAFE.name, 0, number, None, now=10.0)
+    assert log.judge() == ["lost"]
+    log.values.append(value)
+    assert log.judge() == []
+
+
 def test_a_record_that_was_refused_for_good_is_not_there() -> None:
     log = Log()
     number, value = log.history.invoke(PLAIN.name, 0)

@@ -15,6 +15,7 @@ import shutil
 import signal
 import sys
 import tempfile
+import threading
 import time
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -69,6 +70,9 @@ class Clients:
         unanswered = [writer.finish() for writer in self.writers] + [self.aio.finish_writing()]
         if any(unanswered):
             self.problems.add(f"records were never answered: {unanswered}")
+        for writer in self.writers:
+            if writer.fatal is not None:
+                self.problems.add(f"{writer.name} gave up: {writer.fatal}")
         if self.aio.failure is not None:
             self.problems.add(f"aiokafka failed: {self.aio.failure!r}")
 
@@ -127,6 +131,9 @@ class Run:
         self._live = arguments.format == "text" and sys.stderr.isatty()
         self._places = [(topic, p) for topic in TOPICS for p in range(PARTITIONS)]
         self._problems = Problems()
+        threading.excepthook = lambda what: self._problems.add(
+            f"thread {what.thread.name if what.thread else '?'} failed: {what.exc_value!r}"
+        )
         self._brokers = Brokers(folder, arguments.brokers)
         self._topics = Topics(self._brokers, self._places, self._problems)
         extras = Extras(reassign=self._topics.reassign, recreate=self._topics.recreate)

@@ -46,6 +46,7 @@ class ConfluentWriter(threading.Thread):
         self._places = list(places)
         self._pause_s = 1 / rate
         self._once = settings.get("retries") == 0
+        self.fatal: str | None = None  # the client has given up for good
         self._waiting = 0
         self._stopping = threading.Event()
         self._client = Producer(
@@ -83,6 +84,8 @@ class ConfluentWriter(threading.Thread):
                 return
             definite = self._once and error.code() in DEFINITE
             self._history.refused(name, partition, number, error.name(), definite=definite)
+            if error.fatal():
+                self.fatal = error.str()
 
         self._waiting += 1
         self._client.produce(topic, value, partition=partition, on_delivery=answered)

@@ -26,6 +26,7 @@ class Outcome(IntEnum):
     UNANSWERED = -1
     FAILED = -2  # for certain it is not in the log
     UNKNOWN = -3  # it may be in the log: timed out, disconnected, or refused after a retry
+    SOMEWHERE = -4  # acknowledged, without its offset: librdkafka knows that it was a repeat
 
 
 # Kafka's error codes by which a record that was tried once is certainly not in the log.
@@ -89,10 +90,11 @@ class History:
         return number, value_of(writer, partition, number)
 
     def acknowledged(
-        self, writer: str, partition: int, number: int, offset: int, now: float
+        self, writer: str, partition: int, number: int, offset: int | None, now: float
     ) -> None:
-        """The record is committed at `offset`; it is `now` monotonic seconds."""
-        self.results[writer, partition][number] = offset
+        """The record is committed, at `offset` if that is told; it is `now` monotonic seconds."""
+        told = offset is not None and offset >= 0
+        self.results[writer, partition][number] = offset if told else Outcome.SOMEWHERE
         place = (self.writers[writer].topic, partition)
         with self._lock:
             gap = Gap(self._last.get(place, now), now)
@@ -207,6 +209,10 @@ class LogJudge:
         """That was the whole log: what was acknowledged must have been in it, where it was said."""
         for name, results in self._results.items():
             for number, result in enumerate(results):
+                if result == Outcome.SOMEWHERE and not self._seen[name][number]:
+                    self._problems.add(
+                        f"lost: {name} {number} was acknowledged, and is not in the log"
+                    )
                 if result >= 0 and not self._at_offset[name][number]:
                     what = "elsewhere" if self._seen[name][number] else "not there"
                     self._problems.add(
