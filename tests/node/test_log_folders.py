@@ -255,6 +255,27 @@ def test_leadership_on_a_full_disk_is_for_reading() -> None:
     assert made.produce("a", batch(b"3")).error_code == STORAGE
 
 
+def test_a_log_that_could_not_be_recovered_is_not_closed_in_good_order() -> None:
+    """The disk was full when it should have been: the next start has to do it."""
+    made = lone("a", folders=1)
+    assert made.produce("a", batch(b"1")).error_code == 0
+    disk = made.disks[0]
+    log = disk.inode("a-0/00000000000000000000.log")
+    size = len(log.data)
+    assert made.produce("a", batch(b"2")).error_code == 0
+    made.topic("a", record(1, epoch=1))
+    made.restart(clean=False)
+    log.resize(size)  # a power cut took the last record, and left the epoch that begins behind it
+    disk.before_call = full
+    disk.crash()
+    made.start()
+    made.step(StopRequested())
+    assert made.stopped
+    made.restart("a", clean=False)
+    assert values(made, "a") == [b"1"]
+    assert made.partition("a").log.epoch_entries() == [(0, 0), (1, 1)]
+
+
 def test_a_full_disk_may_still_fail() -> None:
     made = lone("a", "b")
     made.disks[0].before_call = full

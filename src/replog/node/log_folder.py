@@ -61,6 +61,7 @@ class LogFolder:
         self.disk = setup.disk
         self.state = FolderState.ONLINE
         self.reason = ""  # why it is not online
+        self._all_opened = True  # no log in it is as an earlier process left it
         # Of the registration after which it was closed in good order, if it was.
         self.stopped_epoch = NO_EPOCH
         self.count = 0  # partitions in it, claimed or not: a new one goes where there are fewest
@@ -145,6 +146,15 @@ class LogFolder:
         self, tp: TopicPartition, topic_id: bytes, config: LogConfig, *, clean: bool = False
     ) -> tuple[PartitionLog, ProducerTable]:
         """Open a log that is there, or a new one. Raises DiskError, LogCorrupt."""
+        try:
+            return self._open_log(tp, topic_id, config, clean=clean)
+        except (DiskError, LogCorrupt):
+            self._all_opened = False
+            raise
+
+    def _open_log(
+        self, tp: TopicPartition, topic_id: bytes, config: LogConfig, *, clean: bool
+    ) -> tuple[PartitionLog, ProducerTable]:
         log = PartitionLog.open(
             self.disk,
             str(tp),
@@ -298,7 +308,10 @@ class LogFolder:
         node.timers.call_at(node.now_ms + delay_ms, due)
 
     def close(self) -> None:
-        """Flush and close all logs, write the checkpoints, and last the marker that says so."""
+        """Flush and close all logs, write the checkpoints, and last the marker that says so.
+
+        There is no marker when a log could not be opened: the next start has to recover it still.
+        """
         if self.state is FolderState.FAILED:
             return
         logs = [*self.unclaimed.values(), *((p.log, p.producers) for p in self._partitions())]
@@ -310,7 +323,8 @@ class LogFolder:
             self._high_watermark_file.write_now()
             self._log_start_file.write_now()
             self._cleaned_file.write_now()
-            checkpoints.mark_clean_shutdown(self.disk, self._node.last_broker_epoch)
+            if self._all_opened:
+                checkpoints.mark_clean_shutdown(self.disk, self._node.last_broker_epoch)
         except DiskError as error:
             self._node.report(
                 Level.ERROR,
