@@ -31,6 +31,15 @@ class Entry(NamedTuple):
     what: str
 
 
+class _Ends(NamedTuple):
+    """How far a log is, whenever that changed."""
+
+    place: str
+    partition: str
+    log_end: int
+    high_watermark: int
+
+
 class Row(NamedTuple):
     """One moment, as it is shown: what happened at each place, and how far its log is now."""
 
@@ -49,16 +58,19 @@ class _Replica:
 
 @dataclass(slots=True)
 class Chronicle:
-    """An observer in front of another one. Entries are in order of time."""
+    """An observer in front of another one."""
 
-    entries: list[Entry] = field(default_factory=list)
-    # (index of the entry that follows, place, partition) -> LEO, HW: too many to be entries
-    _ends: list[tuple[int, str, str, tuple[int, int]]] = field(default_factory=list)
+    _log: list[Entry | _Ends] = field(default_factory=list)
     _replicas: dict[tuple[str, str], _Replica] = field(default_factory=dict)
     _controllers: dict[str, bool] = field(default_factory=dict)
     _records: dict[Key, Stored] = field(default_factory=dict)
     _schedule: Schedule = field(default_factory=Schedule)
     _judge: Observer | None = None
+
+    @property
+    def entries(self) -> list[Entry]:
+        """Everything but the ends of logs."""
+        return [item for item in self._log if isinstance(item, Entry)]
 
     def before(self, judge: Observer, schedule: Schedule) -> Observer:
         """Watch what `judge` is going to see."""
@@ -95,7 +107,7 @@ class Chronicle:
             self._judge.stepped(life, event, outputs)
 
     def _add(self, place: str, partition: str, what: str) -> None:
-        self.entries.append(Entry(self._schedule.now_ms, place, partition, what))
+        self._log.append(Entry(self._schedule.now_ms, place, partition, what))
 
     def _look(self, life: Life) -> None:
         place = life.host.place
@@ -117,7 +129,7 @@ class Chronicle:
         if known is not None and ends[0] < known.ends[0]:
             self._add(place, name, f"cut back from {known.ends[0]} to {ends[0]}")
         if known is None or known.ends != ends:
-            self._ends.append((len(self.entries), place, name, ends))
+            self._log.append(_Ends(place, name, *ends))
         self._replicas[place, name] = _Replica(partition, role, ends)
 
     # ---- for people -----------------------------------------------------------------------------
@@ -132,51 +144,41 @@ class Chronicle:
 
         Ends of logs are told where they have changed since they were told last.
         """
-        rows: list[Row] = []
-        now: dict[tuple[str, str], tuple[int, int]] = {}
-        told: dict[tuple[str, str], tuple[int, int]] = {}
-        ends = iter(self._ends)
-        next_end = next(ends, None)
-        for index, entry in enumerate(self.entries):
-            while next_end is not None and next_end[0] <= index:
-                if next_end[2] in partitions:
-                    now[next_end[1], next_end[2]] = next_end[3]
-                next_end = next(ends, None)
-            if entry.partition and entry.partition not in partitions:
-                continue
-            if not rows or rows[-1].at_ms != entry.at_ms:
-                rows.append(Row(entry.at_ms, {}))
-            front = f"{entry.partition} " if entry.partition and len(partitions) > 1 else ""
-            rows[-1].cells.setdefault(entry.place, []).append(front + entry.what)
-            _tell_ends(rows[-1], now, told, several=len(partitions) > 1)
-        last = self._last_ends(partitions, now)
-        if rows:
-            rows.append(Row(self._schedule.now_ms, {}))
-            _tell_ends(rows[-1], last, told, several=len(partitions) > 1)
-        return rows
-
-    def _last_ends(
-        self, partitions: set[str], now: dict[tuple[str, str], tuple[int, int]]
-    ) -> dict[tuple[str, str], tuple[int, int]]:
-        last = dict(now)
-        for _, place, name, ends in self._ends:
-            if name in partitions:
-                last[place, name] = ends
-        return last
+        writer = _RowWriter(partitions)
+        for item in self._log:
+            writer.take(item)
+        writer.tell_ends(self._schedule.now_ms)
+        return writer.rows
 
 
-def _tell_ends(
-    row: Row,
-    now: dict[tuple[str, str], tuple[int, int]],
-    told: dict[tuple[str, str], tuple[int, int]],
-    *,
-    several: bool,
-) -> None:
-    for (place, name), (log_end, high_watermark) in now.items():
-        if told.get((place, name)) != (log_end, high_watermark):
-            told[place, name] = (log_end, high_watermark)
-            front = f"{name} " if several else ""
-            row.cells.setdefault(place, []).append(f"{front}LEO {log_end} HW {high_watermark}")
+class _RowWriter:
+    """Makes rows of what happened, in the order in which it did."""
+
+    def __init__(self, partitions: set[str]) -> None:
+        self.rows: list[Row] = []
+        self._partitions = partitions
+        self._ends: dict[tuple[str, str], _Ends] = {}  # that were not told yet
+
+    def take(self, item: Entry | _Ends) -> None:
+        if item.partition and item.partition not in self._partitions:
+            return
+        if isinstance(item, _Ends):
+            self._ends[item.place, item.partition] = item
+            return
+        self._say(item.at_ms, item, item.what)
+        self.tell_ends(item.at_ms)
+
+    def tell_ends(self, at_ms: float) -> None:
+        for ends in self._ends.values():
+            self._say(at_ms, ends, f"LEO {ends.log_end} HW {ends.high_watermark}")
+        self._ends.clear()
+
+    def _say(self, at_ms: float, about: Entry | _Ends, what: str) -> None:
+        if not self.rows or self.rows[-1].at_ms != at_ms:
+            self.rows.append(Row(at_ms, {}))
+        several = about.partition and len(self._partitions) > 1
+        line = f"{about.partition} {what}" if several else what
+        self.rows[-1].cells.setdefault(about.place, []).append(line)
 
 
 def _role(partition: Partition) -> str:
