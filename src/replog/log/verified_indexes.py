@@ -72,18 +72,19 @@ class SegmentIndexes:
                 f"offset {entry[1]} is said to be the last of the batch at {position}, which ends "
                 f"with {header.last_offset}",
             )
-        self._newest = max(self._newest, header.max_timestamp)
+        before, self._newest = self._newest, max(self._newest, header.max_timestamp)
         while self._next_time < len(self._times):
             number, timestamp, relative = self._times[self._next_time]
             if self._base_offset + relative > header.last_offset:
                 break
+            what = None
             if timestamp != self._newest:
-                self._note(
-                    self._time_path,
-                    number * _TIME_ENTRY.size,
-                    f"up to offset {self._base_offset + relative} the latest time is said to be "
-                    f"{timestamp}, but it is {self._newest}",
-                )
+                what = f"the latest time is said to be {timestamp}, but it is {self._newest}"
+            elif timestamp == before:
+                what = f"{timestamp} is said to come, which came before"
+            if what is not None:
+                where = f"up to offset {self._base_offset + relative} "
+                self._note(self._time_path, number * _TIME_ENTRY.size, where + what)
             self._next_time += 1
         self.end = position + header.length
 
