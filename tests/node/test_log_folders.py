@@ -269,8 +269,11 @@ def test_a_log_that_could_not_be_recovered_is_not_closed_in_good_order() -> None
     disk.before_call = full
     disk.crash()
     made.start()
+    assert state(made, 0) is FolderState.FULL
+    disk.before_call = None
     made.step(StopRequested())
     assert made.stopped
+    assert not disk.exists(checkpoints.CLEAN_SHUTDOWN)
     made.restart("a", clean=False)
     assert values(made, "a") == [b"1"]
     assert made.partition("a").log.epoch_entries() == [(0, 0), (1, 1)]
