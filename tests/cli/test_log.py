@@ -7,7 +7,7 @@ import pytest
 
 from replog.cli.main import run
 from replog.cli.read_only_disk import ReadOnlyDisk
-from replog.log import checkpoints
+from replog.log import checkpoints, files
 from replog.log.config import LogConfig
 from replog.log.disk import DiskError
 from replog.log.partition_log import PartitionLog
@@ -141,6 +141,22 @@ def test_checkpoints_may_not_be_ahead_of_their_logs(
     assert run(["log", "verify", str(folder)]) == 1
     assert f"{name}: t-1 has 4, but its log ends at 3" in capsys.readouterr().out
     (folder / name).write_text("0\n7\n")
+    assert run(["log", "verify", str(folder)]) == 1
+
+
+def test_all_partitions_of_a_topic_have_its_id(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (folder / "t-1" / files.PARTITION_METADATA).write_bytes(files.metadata_text(b"j" * 16))
+    assert run(["log", "verify", str(folder)]) == 1
+    assert "t-1/partition.metadata: it tells another topic id than" in capsys.readouterr().out
+    assert run(["log", "verify", str(folder / "t-1")]) == 0, "nobody can tell"
+
+
+def test_a_log_folder_says_whose_it_is(folder: Path) -> None:
+    (folder / checkpoints.META_PROPERTIES).write_text("cluster.id=c\nnode.id=1\nversion=1\n")
+    assert run(["log", "verify", str(folder)]) == 0
+    (folder / checkpoints.META_PROPERTIES).write_text("cluster.id=c\nnode.ie=1\nversion=1\n")
     assert run(["log", "verify", str(folder)]) == 1
 
 

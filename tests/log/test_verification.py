@@ -3,12 +3,14 @@
 from collections.abc import Callable
 
 import pytest
-from tests.log.batches import DIRECTORY, append, batch, open_log
+from crc32c import crc32c
+from tests.log.batches import DIRECTORY, append, batch, open_log, records
 from tests.log.compaction import compact, keyed, seal
 
 from replog.log.config import LogConfig
 from replog.log.results import Fault
 from replog.log.verification import Verified, verify
+from replog.records.batch import build_batch
 from replog.records.header import BatchHeader, stamp, stamp_timestamp
 from replog.sim.mem_disk import MemDisk
 
@@ -43,6 +45,23 @@ def test_a_sound_folder_has_no_fault_and_is_counted() -> None:
     assert verified.bytes == sum(
         len(data_of(disk, f"{DIRECTORY}/{name}")) for name in names if name.endswith(".log")
     )
+
+
+@pytest.mark.parametrize("codec", range(5))
+def test_a_count_that_is_not_that_of_the_records_is_found(codec: int) -> None:
+    """The checksum is right: whoever made the batch made it so."""
+    disk = MemDisk()
+    log = open_log(disk)
+    append(log)
+    data = bytearray(build_batch(records(3), compression=codec))
+    data[60] -= 1  # of the count, and of the last offset's distance
+    data[26] -= 1
+    data[17:21] = crc32c(data[21:]).to_bytes(4, "big")
+    append(log, data)
+    log.close()
+    (fault,) = faults(disk)
+    assert fault.path == FIRST + ".log" and fault.position == 80, fault
+    assert "its records can't be read" in fault.what
 
 
 def test_an_empty_log_is_sound() -> None:
@@ -180,6 +199,19 @@ def test_room_at_the_end_of_an_index_in_use_is_no_fault() -> None:
     data_of(disk, INDEX).extend(bytes(800))
     data_of(disk, TIMES).extend(bytes(1200))
     assert faults(disk) == []
+
+
+def test_zeros_at_the_end_of_a_log_are_called_so() -> None:
+    disk = sound_folder()
+    last = max(path for path in disk.paths() if path.endswith(".log"))
+    size = len(data_of(disk, last))
+    data_of(disk, last).extend(bytes(200_000))
+    (fault,) = faults(disk)
+    assert (fault.path, fault.position) == (last, size)
+    assert "only zeros" in fault.what
+    data_of(disk, last)[-1] = 1
+    (fault,) = faults(disk)
+    assert "no batch" in fault.what
 
 
 def test_a_log_that_grows_meanwhile_is_no_fault() -> None:

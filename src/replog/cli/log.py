@@ -6,7 +6,7 @@ Nothing is written, so a folder may be in use meanwhile.
 import base64
 import json
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -15,6 +15,7 @@ from replog.cli.errors import FAILED, OK, Failure
 from replog.cli.options import Arguments, Parser, add_format, examples
 from replog.cli.read_only_disk import ReadOnlyDisk
 from replog.log import checkpoints, files
+from replog.log.checkpoints import WrongFolder
 from replog.log.disk import DiskError
 from replog.log.errors import LogCorrupt
 from replog.log.results import Fault
@@ -232,6 +233,7 @@ def verify_logs(arguments: Arguments) -> int:
     """Print what is wrong, where, and what was looked at; 1 when anything is wrong."""
     disk, directories = _partitions(arguments.folder)
     known, faults = _checkpoints(disk)
+    faults += _whose(disk, directories)
     looked_at: list[Verified] = []
     for directory in directories:
         verified = _verify_one(disk, directory, known, gaps_allowed=arguments.allow_gaps)
@@ -293,6 +295,26 @@ def _checkpoints(disk: ReadOnlyDisk) -> tuple[Known, list[Fault]]:
         if reason is not None:
             faults.append(Fault(name, None, reason))
     return known, faults
+
+
+def _whose(disk: ReadOnlyDisk, directories: Sequence[str]) -> list[Fault]:
+    """The log folder says whose it is, and all partitions of a topic name one topic id."""
+    faults = []
+    try:
+        checkpoints.read_meta(disk)
+    except WrongFolder as error:
+        faults.append(Fault(checkpoints.META_PROPERTIES, None, str(error)))
+    ids: dict[str, tuple[str, bytes]] = {}
+    for directory in directories:
+        tp = checkpoints.partition_of_directory(directory)
+        topic_id = checkpoints.topic_id_of(disk, directory)
+        if tp is None or topic_id is None:
+            continue
+        first, known = ids.setdefault(tp.topic, (directory, topic_id))
+        if topic_id != known:
+            path = f"{directory}/{files.PARTITION_METADATA}"
+            faults.append(Fault(path, None, f"it tells another topic id than that of {first}"))
+    return faults
 
 
 def _told(fault: Fault, form: str) -> str:

@@ -8,12 +8,12 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from replog.log import epoch_file, files
-from replog.log.disk import Disk, DiskError
+from replog.log.disk import Disk, DiskError, DiskFile
 from replog.log.errors import LogCorrupt
 from replog.log.results import Fault
 from replog.log.verified_indexes import SegmentIndexes
 from replog.log.verified_producers import ProducerFiles
-from replog.log.walk import walk_unchecked
+from replog.log.walk import READ_BYTES, walk_unchecked
 from replog.records.errors import CorruptBatch
 from replog.records.header import HEADER_SIZE, BatchHeader, crc_ok
 from replog.records.rewrite import expand
@@ -120,7 +120,15 @@ class _Folder:
                 indexes.batch(position, header)
                 if not self._replaced:
                     producers.batch(path, header, batch)
-        except (DiskError, LogCorrupt) as error:
+        except LogCorrupt as error:
+            what = _without_path(str(error), path)
+            if _only_zeros(file, indexes.end):
+                what = (
+                    f"only zeros from here to {size}: room that was made in advance, which the "
+                    "next start cuts off, or records that a power cut has taken"
+                )
+            verified.fault(path, indexes.end, what)
+        except DiskError as error:
             verified.fault(path, indexes.end, _without_path(str(error), path))
         finally:
             file.close()
@@ -243,6 +251,14 @@ def _records_fault(header: BatchHeader, batch: memoryview) -> str | None:
     except CorruptBatch as error:
         return f"its records can't be read: {error}"
     return None
+
+
+def _only_zeros(file: DiskFile, position: int) -> bool:
+    while data := file.read(position, READ_BYTES):
+        if data.strip(b"\0"):
+            return False
+        position += len(data)
+    return True
 
 
 def _without_path(text: str, path: str) -> str:
