@@ -6,8 +6,8 @@ in tools/schemas/configs.tsv.
 
 A row of the facts: scope (broker, topic, group, client-metrics), name, type, default ("null" for
 none), read-only, the broker configuration that a topic's or group's falls back to, a default of
-Replog's own where it differs, a check (`>=1`, `0..1`, `-1|1..9`, `a|b`, or a rule by name), effect ("now" when
-code reads the value) and a sentence.
+Replog's own where it differs, a check (`>=1`, `0..1`, `-1|1..9`, `a|b`, or a rule by name), effect
+("now" when code reads the value) and a sentence.
 """
 
 import argparse

@@ -1,4 +1,5 @@
-"""Keeps the last column of docs/scenarios.md: the test files that hold each failure scenario.
+"""Keeps the last columns of two tables: the test files that hold each failure scenario
+(docs/scenarios.md), and each thing that clients rely on (docs/conformance.md).
 
 python tools/scenario_table.py            write it
 python tools/scenario_table.py --check    exit 1 when it is not up to date
@@ -13,6 +14,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
 PAGE = ROOT / "docs" / "scenarios.md"
+PAGES = {"scenario": PAGE, "surface": ROOT / "docs" / "conformance.md"}  # by marker
 ROW = re.compile(r"^\| (\d+) \| (.*) \| (.*) \|(.*)\|$")
 
 
@@ -44,9 +46,9 @@ def rows(page: str) -> dict[int, str]:
     return {int(row[1]): row[3] for row in found if row is not None}
 
 
-def with_tests(page: str) -> str:
+def with_tests(page: str, marker: str = "scenario") -> str:
     """The page with the last column as the tests have it."""
-    tests = marked()
+    tests = marked(marker)
 
     def line(text: str) -> str:
         row = ROW.match(text)
@@ -59,15 +61,18 @@ def with_tests(page: str) -> str:
 
 
 def main() -> int:
-    page = PAGE.read_text(encoding="utf-8")
-    wanted = with_tests(page)
-    if page == wanted:
-        return 0
-    if "--check" in sys.argv:
-        print("docs/scenarios.md is not up to date: run python tools/scenario_table.py")
-        return 1
-    PAGE.write_text(wanted, encoding="utf-8")
-    return 0
+    stale = 0
+    for marker, path in PAGES.items():
+        page = path.read_text(encoding="utf-8")
+        wanted = with_tests(page, marker)
+        if page == wanted:
+            continue
+        if "--check" in sys.argv:
+            print(f"docs/{path.name} is not up to date: run python tools/scenario_table.py")
+            stale = 1
+        else:
+            path.write_text(wanted, encoding="utf-8")
+    return stale
 
 
 if __name__ == "__main__":

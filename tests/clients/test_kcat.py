@@ -63,6 +63,7 @@ def test_lists_leaders_replicas_and_isrs(kcat: str, cluster: Cluster, topic: str
     }
 
 
+@pytest.mark.surface(14)
 def test_makes_a_topic_by_writing_to_it(kcat: str, cluster: Cluster, topic: str) -> None:
     run(kcat, cluster, "-P", "-t", topic, "-X", "acks=all", stdin=b"hello\n")
     assert run(kcat, cluster, "-C", "-t", topic, "-e", "-q") == b"hello\n"

@@ -346,6 +346,7 @@ def test_short_keys_are_no_digests() -> None:
 # Tombstones -------------------------------------------------------------------------------------
 
 
+@pytest.mark.surface(60)
 def test_a_tombstone_lives_for_delete_retention_after_it_was_first_seen() -> None:
     disk, log = a_log()
     write(log, [("a", "1"), ("b", "1")], [("a", None)])

@@ -1,5 +1,6 @@
 """Compaction where producers are idempotent or write transactions."""
 
+import pytest
 from tests.log.batches import append, headers, open_log
 from tests.log.compaction import DAY, NOW, compact, keyed, left, rules, seal, values, write
 
@@ -23,6 +24,7 @@ def a_log(config: LogConfig = CONFIG) -> tuple[MemDisk, PartitionLog]:
     return disk, open_log(disk, config)
 
 
+@pytest.mark.surface(60)
 def test_the_last_batch_of_a_producer_stays_without_its_records() -> None:
     disk, log = a_log()
     append(log, keyed(("a", "1"), time=NOW, producer=Producer(7, 0, 0)))
@@ -90,6 +92,7 @@ def test_aborted_records_go_and_supersede_nothing() -> None:
     ]
 
 
+@pytest.mark.surface(60)
 def test_a_marker_outlives_its_transactions_records_by_delete_retention() -> None:
     disk, log = a_log()
     later = 10 * DAY  # nobody is an active producer any more
@@ -114,6 +117,7 @@ def test_a_marker_outlives_its_transactions_records_by_delete_retention() -> Non
         seal(log)
 
 
+@pytest.mark.surface(60)
 def test_nothing_from_an_undecided_transaction_on_is_touched() -> None:
     disk, log = a_log(LogConfig(segment_bytes=100, cleanup_policy=("compact",)))
     write(log, [("a", "1")], [("a", "2")])

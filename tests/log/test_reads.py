@@ -42,6 +42,7 @@ def test_reads_end_below_upto() -> None:
     assert offsets(split(fetch(log, 1, upto=99))) == [0, 1, 2, 3, 4, 5]
 
 
+@pytest.mark.surface(17)
 def test_max_bytes_at_the_limit_and_one_below() -> None:
     log = open_log(MemDisk(), LogConfig(index_interval_bytes=100))
     for _ in range(8):

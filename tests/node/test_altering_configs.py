@@ -130,6 +130,7 @@ def test_settings_outlive_the_controller_and_every_broker(town: Town) -> None:
     )
 
 
+@pytest.mark.surface(11)
 def test_a_default_of_all_brokers_reaches_topics_without_a_value_of_their_own(town: Town) -> None:
     town.create("own", [2, 0])
     alter(town, TOPIC, "own", retention__ms="5")
@@ -238,6 +239,7 @@ def test_each_resource_of_a_request_stands_for_itself(town: Town) -> None:
     assert described(town, TOPIC, "t", "retention.ms") == ("5", 1)
 
 
+@pytest.mark.surface(11)
 def test_replacing_all_settings_drops_the_others(town: Town) -> None:
     alter(town, TOPIC, "t", retention__ms="5", segment__ms="9")
     configs = [replaced.AlterableConfig(name="segment.ms", value="8")]

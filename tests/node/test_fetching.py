@@ -194,6 +194,7 @@ def test_a_stranger_with_a_replica_id_moves_nothing(broker: OneBroker) -> None:
         assert partition.high_watermark == moved, peer
 
 
+@pytest.mark.surface(42)
 @pytest.mark.scenario(78)
 def test_consumers_are_sent_to_an_in_sync_replica_in_their_rack() -> None:
     broker = OneBroker(

@@ -123,6 +123,7 @@ def join(b: GroupBroker, version: int = 3, **fields: object) -> JoinGroupRespons
     return b.call(message, JoinGroupResponse, version)
 
 
+@pytest.mark.surface(2)
 @pytest.mark.parametrize("version", range(10))
 def test_an_absent_protocol_in_each_version(version: int) -> None:
     answer = join(GroupBroker(), version, member_id="nobody")

@@ -118,6 +118,7 @@ def test_a_generation_of_a_group_that_is_not_there(version: int, error: ErrorCod
     assert b.committed(b.commit(5, member_id="m", generation=3, version=version)) == [error]
 
 
+@pytest.mark.scenario(70)
 def test_a_member_of_an_earlier_generation_is_fenced() -> None:
     b = GroupBroker()
     member = b.member()
@@ -173,6 +174,7 @@ def test_when_it_can_not_be_stored_the_members_join_again() -> None:
 # ---- a new coordinator ---------------------------------------------------------------------
 
 
+@pytest.mark.scenario(68)
 def test_a_new_coordinator_knows_members_and_offsets() -> None:
     b = GroupBroker()
     member = b.member()
@@ -193,6 +195,7 @@ def test_a_restored_member_that_is_gone_is_found_out() -> None:
     assert b.heartbeat(member) == ErrorCode.UNKNOWN_MEMBER_ID
 
 
+@pytest.mark.scenario(68)
 def test_it_answers_nothing_before_all_that_may_be_committed_is() -> None:
     b = GroupBroker(WITH_FOLLOWER)
     b.commit(5)
@@ -216,6 +219,7 @@ def test_a_long_log_is_read_in_slices(monkeypatch: pytest.MonkeyPatch) -> None:
     assert [b.fetch(f"g{number}") for number in range(50)] == [[n] for n in range(50)]
 
 
+@pytest.mark.scenario(69)
 def test_losing_the_leadership_sends_everybody_away() -> None:
     b = GroupBroker(WITH_FOLLOWER)
     member = b.joined(b.join()).member_id
@@ -227,6 +231,7 @@ def test_losing_the_leadership_sends_everybody_away() -> None:
     assert b.fetch() == NOT_COORDINATOR
 
 
+@pytest.mark.scenario(69)
 def test_leading_again_in_a_later_epoch_begins_with_the_log() -> None:
     b = GroupBroker(WITH_FOLLOWER)
     token = b.commit(5)
@@ -260,6 +265,7 @@ def test_poison_is_passed_over_and_told_once() -> None:
     assert "3 records" in told[0]
 
 
+@pytest.mark.scenario(69)
 def test_whoever_stopped_leading_without_being_told_coordinates_nothing() -> None:
     """A disk that fails ends the leadership at once, in the middle of a step."""
     b = GroupBroker()

@@ -46,6 +46,7 @@ def stored_count(town: Town, name: str) -> int:
     return len(json.loads(town.tree.nodes[f"/brokers/topics/{name}"].data)["partitions"])
 
 
+@pytest.mark.surface(13)
 @pytest.mark.parametrize("at", [0, 2])
 def test_everybody_knows_of_new_partitions_and_they_have_replicas(town: Town, at: int) -> None:
     before = town.record(0, "t", 0)

@@ -91,6 +91,7 @@ def two_producers(lone: Lone) -> None:
     )
 
 
+@pytest.mark.surface(25, 54)
 def test_committed_readers_stop_in_front_of_an_open_transaction(lone: Lone) -> None:
     write(lone, batch(b"a"), data(1, 0), batch(b"b"))
     answer, offsets = fetch(lone, 0)
@@ -105,6 +106,7 @@ def test_committed_readers_stop_in_front_of_an_open_transaction(lone: Lone) -> N
     assert (answer.last_stable_offset, offsets) == (4, [0, 1, 2, 3])
 
 
+@pytest.mark.surface(53, 54)
 def test_aborted_transactions_are_named_where_they_overlap(lone: Lone) -> None:
     two_producers(lone)
     answer, offsets = fetch(lone, 0)
@@ -118,6 +120,7 @@ def test_aborted_transactions_are_named_where_they_overlap(lone: Lone) -> None:
     assert fetch(lone, 0, committed=False)[0].aborted_transactions is None
 
 
+@pytest.mark.surface(54)
 def test_a_marker_above_the_high_watermark_decides_nothing_yet() -> None:
     lone = Lone()
     lone.topic("t", record(1, 2))

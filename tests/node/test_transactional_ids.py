@@ -168,6 +168,7 @@ def test_ids_do_not_pile_up(monkeypatch: pytest.MonkeyPatch) -> None:
     assert b.given(b.init()) == (0, 1)
 
 
+@pytest.mark.surface(56)
 @pytest.mark.parametrize("timeout_ms", [-1, 0, 900_001])
 def test_transaction_timeouts_past_the_limits(timeout_ms: int) -> None:
     b = Broker()

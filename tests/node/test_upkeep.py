@@ -142,6 +142,7 @@ def files(town: Town, broker: int, ending: str, name: str = "t") -> list[str]:
 # Retention --------------------------------------------------------------------------------------
 
 
+@pytest.mark.surface(29)
 def test_old_segments_leave_every_replica_and_their_files_later() -> None:
     town = a_town()
     create(town, retention_ms="5000", segment_bytes=str(MIB))
@@ -200,6 +201,7 @@ def test_a_compacted_topic_is_not_cut_by_age() -> None:
 # DeleteRecords ----------------------------------------------------------------------------------
 
 
+@pytest.mark.surface(27)
 def test_all_live_replicas_move_before_the_answer() -> None:
     town = a_town()
     create(town)

@@ -169,6 +169,7 @@ def test_zstd_needs_a_newer_produce() -> None:
     assert isinstance(check(build_batch(TWO, compression=2), zstd_allowed=False), list)
 
 
+@pytest.mark.surface(19)
 def test_sizes_at_the_limit_and_one_past_it() -> None:
     size = len(GOOD)
     fits = ProduceRules(max_message_bytes=size, segment_bytes=size)
@@ -220,6 +221,7 @@ def test_the_brokers_own_time_does_not_care() -> None:
     assert [error.batch_index for error in answer.record_errors] == [0, 1]
 
 
+@pytest.mark.surface(22)
 @pytest.mark.parametrize("codec", list(Compression))
 def test_a_largest_time_that_was_not_filled_in_is_worked_out(codec: Compression) -> None:
     built = build_batch(
@@ -251,6 +253,7 @@ def test_a_producer_does_not_choose_the_kind_of_time() -> None:
 COMPACTED = ProduceRules(max_message_bytes=10_000, segment_bytes=10_000, compacted=True)
 
 
+@pytest.mark.surface(20)
 @pytest.mark.parametrize("codec", list(Compression))
 def test_a_compacted_topic_wants_keys(codec: Compression) -> None:
     keyed = [Record(0, NOW, b"k", b"a"), Record(0, NOW, b"", b"b")]

@@ -211,6 +211,7 @@ def test_a_follower_that_is_always_a_little_behind_stays(town: Town) -> None:
     town.run_until(lambda: alike(town, 1, 2))
 
 
+@pytest.mark.surface(37)
 @pytest.mark.scenario(38)
 def test_a_follower_that_is_stopped_holds_writes_for_the_lag_time_and_no_longer(
     town: Town,
@@ -239,6 +240,7 @@ def alone(town: Town, *, min_isr: int = 2) -> None:
     town.run_until(lambda: isr(town) == [1])
 
 
+@pytest.mark.surface(35)
 @pytest.mark.scenario(61)
 def test_below_min_isr_nothing_is_written_with_acks_all(town: Town) -> None:
     alone(town)
@@ -254,6 +256,7 @@ def test_below_min_isr_nothing_is_written_with_acks_all(town: Town) -> None:
     assert consumed(town, 1) == [b"one", b"lag", b"mine"]
 
 
+@pytest.mark.surface(35)
 @pytest.mark.scenario(62)
 def test_below_min_isr_after_the_append_no_success_is_told(town: Town) -> None:
     create(town, "t", [1, 2, 0], min__insync__replicas="2")

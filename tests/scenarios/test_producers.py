@@ -69,6 +69,7 @@ def fail_over(town: Town) -> int:
     return members(town)[0]
 
 
+@pytest.mark.surface(51)
 @pytest.mark.scenario(63)
 @pytest.mark.parametrize("elsewhere", [False, True])
 def test_a_write_that_timed_out_and_was_committed_is_there_once(
@@ -89,6 +90,7 @@ def test_a_write_that_timed_out_and_was_committed_is_there_once(
     assert sequences(town, members(town)[0]) == [b"seq 0", b"seq 1", b"seq 2"]
 
 
+@pytest.mark.surface(51)
 @pytest.mark.scenario(65)
 def test_five_in_flight_the_first_fails_and_the_leader_changes(town: Town) -> None:
     """What comes after the gap is refused until the gap is filled; the new leader knows the last

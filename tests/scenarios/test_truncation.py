@@ -119,6 +119,7 @@ def test_told_to_lead_the_shorter_log_makes_the_other_cut_by_epoch_and_the_loss_
     assert alike(town, 0, 1) and epochs(town, 0) == epochs(town, 1)
 
 
+@pytest.mark.surface(38)
 @pytest.mark.scenario(3)
 def test_fast_elections_leave_epochs_that_the_leader_has_never_seen(town: Town) -> None:
     """KIP-279: A, B, A lead one after the other, each without the other's records. B's last epoch

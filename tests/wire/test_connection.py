@@ -144,6 +144,7 @@ def test_versions_one_beyond_what_is_served(api: Any) -> None:
             parse_request(raw(api.key, version), peer=True)
 
 
+@pytest.mark.surface(1)
 def test_old_produce_is_advertised_but_not_served() -> None:
     """librdkafka before 2.11 wants to see version 0 there, and never uses it."""
     assert SERVED[0].min_version == 0
@@ -152,6 +153,7 @@ def test_old_produce_is_advertised_but_not_served() -> None:
             parse_request(raw(0, version))
 
 
+@pytest.mark.surface(3)
 @pytest.mark.parametrize("version", [-1, 6, 99, 32767])
 @pytest.mark.parametrize("rest", ["ffff", "0000", "000178", "00017800", "ffff0200"])
 def test_an_unknown_version_of_api_versions_is_told_which_there_are(

@@ -25,6 +25,7 @@ def test_a_static_member_needs_no_second_join() -> None:
     assert d.group.members.static_id("i1") == member
 
 
+@pytest.mark.surface(44)
 def test_coming_back_is_no_rebalance() -> None:
     d, old = with_static_member()
     ticket = d.join(instance_id="i1")
@@ -49,6 +50,7 @@ def test_a_new_client_is_told_that_it_leads_and_need_not_assign() -> None:
     assert answer.members == (JoinedMember(answer.member_id, "i1", b"meta"),)
 
 
+@pytest.mark.surface(44)
 def test_the_former_self_is_fenced_everywhere() -> None:
     d, old = with_static_member()
     ticket = d.join(instance_id="i1")

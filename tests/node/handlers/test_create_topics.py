@@ -64,6 +64,7 @@ def manual(name: str, *pairs: tuple[int, list[int]]) -> CreatableTopic:
     return topic(name, -1, -1, assignment=list(pairs))
 
 
+@pytest.mark.surface(6, 7)
 @pytest.mark.parametrize(
     ("wanted", "error"),
     [
@@ -120,6 +121,7 @@ def test_what_can_be_made(town: Town, wanted: CreatableTopic, error: ErrorCode) 
             assert result.topic_id != ZERO_TOPIC_ID
 
 
+@pytest.mark.surface(9)
 def test_a_topic_as_it_was_ordered(town: Town) -> None:
     wanted = manual("ordered", (0, [1, 0, 2]), (1, [2, 1, 0]))
     wanted.configs = [CreatableTopicConfig(name="retention.ms", value="12345")]
@@ -137,6 +139,7 @@ def test_a_topic_as_it_was_ordered(town: Town) -> None:
     assert (result.topic_id[6] >> 4, result.topic_id[8] >> 6) == (4, 2)  # a random UUID
 
 
+@pytest.mark.surface(9)
 def test_defaults_are_the_brokers(town: Town) -> None:
     result = ask(town, topic("defaults", -1, -1))["defaults"]
     assert (result.num_partitions, result.replication_factor) == (1, 3)

@@ -38,6 +38,7 @@ def describe(
     return result
 
 
+@pytest.mark.surface(10)
 def test_all_configurations_of_a_topic(broker: OneBroker) -> None:
     result = describe(broker, 2, "a")
     assert (result.error_code, result.error_message) == (0, "")

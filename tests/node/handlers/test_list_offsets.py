@@ -63,6 +63,7 @@ def test_ends_of_the_log(broker: OneBroker) -> None:
     assert ask(broker, PENDING) == NOTHING
 
 
+@pytest.mark.surface(22, 24)
 @pytest.mark.parametrize(
     ("timestamp", "answer"),
     [

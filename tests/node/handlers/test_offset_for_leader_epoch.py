@@ -40,6 +40,7 @@ def ask(
     return found.error_code, found.leader_epoch, found.end_offset
 
 
+@pytest.mark.surface(31)
 @pytest.mark.parametrize(
     ("epoch", "answer"),
     [
@@ -55,6 +56,7 @@ def test_ends_of_epochs(broker: OneBroker, epoch: int, answer: tuple[int, int, i
     assert ask(broker, epoch) == answer
 
 
+@pytest.mark.surface(31)
 def test_an_epoch_without_records_ends_where_it_began() -> None:
     one = OneBroker()
     one.topic("a", record(1))
