@@ -223,7 +223,8 @@ def fail_over(cluster: Cluster, case: Case) -> Sample:
         for member in cluster.local.members
         if member.broker_id != victim
     ]
-    for thread in (writer, *probes):
+    threads: list[Writer | Probe] = [writer, *probes]
+    for thread in threads:
         thread.start()
     time.sleep(SETTLED_S)
     (pid,) = [s.pid for s in cluster.local.status() if s.broker_id == victim]
@@ -239,7 +240,7 @@ def fail_over(cluster: Cluster, case: Case) -> Sample:
             cluster.restart(victim)
         else:
             cluster.local.resume(victim)
-        for thread in (writer, *probes):
+        for thread in threads:
             thread.stop()
     client_ms = None if case.client_ms is None else (writer.acknowledged_at - blow_at) * 1000
     return Sample((accepted_at - blow_at) * 1000, client_ms)

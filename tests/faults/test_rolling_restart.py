@@ -127,7 +127,7 @@ class GroupMember(Client):
 def clients(cluster: Cluster) -> Iterator[list[Client]]:
     """All kinds at work; in the end they have done something, and nothing has failed."""
     kinds = (LibrdkafkaProducer, AioKafkaProducer, GroupMember)
-    working = [kind(cluster.bootstrap) for kind in kinds]
+    working: list[Client] = [kind(cluster.bootstrap) for kind in kinds]
     for client in working:
         client.start()
     wait_until("the clients do not work", lambda: all(c.done for c in (working[0], working[2])))

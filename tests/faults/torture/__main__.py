@@ -78,7 +78,7 @@ class Clients:
 
     def catch_up(self, ends: dict[Place, int]) -> None:
         limit = time.monotonic() + CATCH_UP_S
-        for reader in (*self.readers, self.aio):
+        for reader in self._all_readers():
             while not reader.reached(ends):
                 if time.monotonic() > limit:
                     self.problems.add(f"{reader.name} did not read to the end")
@@ -86,11 +86,14 @@ class Clients:
                 time.sleep(0.1)
 
     def finish(self) -> None:
-        for reader in (*self.readers, self.aio):
+        for reader in self._all_readers():
             reader.finish()
 
     def readings(self, place: Place) -> list[Reading]:
-        return [reader.readings[place] for reader in (*self.readers, self.aio)]
+        return [reader.readings[place] for reader in self._all_readers()]
+
+    def _all_readers(self) -> list[ConfluentReader | AioClients]:
+        return [*self.readers, self.aio]
 
 
 def make_clients(bootstrap: str, places: list[Place], problems: Problems) -> Clients:
@@ -103,7 +106,7 @@ def make_clients(bootstrap: str, places: list[Place], problems: Problems) -> Cli
         for kind in kinds
         for name, topic in zip(names[kind], TOPICS, strict=True)
     )
-    settings = {
+    settings: dict[str, dict[str, object]] = {
         "librdkafka-idempotent": {"enable.idempotence": True},
         "librdkafka-plain": {},
         "librdkafka-once": {"retries": 0, "max.in.flight": 1},

@@ -66,7 +66,7 @@ class Event:
 def schedule(seed: int, minutes: float) -> list[Fault]:
     """The list of a run; a longer run goes on where a shorter one ends."""
     chance = random.Random(seed)
-    faults = []
+    faults: list[Fault] = []
     at_s = 2.0
     while True:
         at_s += chance.uniform(*PAUSE_S)

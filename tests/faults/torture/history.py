@@ -93,8 +93,8 @@ class History:
         self, writer: str, partition: int, number: int, offset: int | None, now: float
     ) -> None:
         """The record is committed, at `offset` if that is told; it is `now` monotonic seconds."""
-        told = offset is not None and offset >= 0
-        self.results[writer, partition][number] = offset if told else Outcome.SOMEWHERE
+        told = Outcome.SOMEWHERE if offset is None or offset < 0 else offset
+        self.results[writer, partition][number] = told
         place = (self.writers[writer].topic, partition)
         with self._lock:
             gap = Gap(self._last.get(place, now), now)
