@@ -75,7 +75,7 @@ class FetchSessions:
         by_id: bool,
     ) -> Refused | None:
         # A session belongs to one registration of a follower, or to consumers.
-        if known is None or known.follower != follower:
+        if known is None or (known.follower is not follower and known.follower != follower):
             return Refused(ErrorCode.FETCH_SESSION_ID_NOT_FOUND)
         if message.session_epoch != known.epoch:
             return Refused(ErrorCode.INVALID_FETCH_SESSION_EPOCH)

@@ -149,7 +149,10 @@ class Waits:
                 del waiting[wait]
             for wait in done:
                 wait.on_done(ErrorCode.NONE)
-        for context, key in self._watchers.get(partition.tp, {}).items():
+        watching = self._watchers.get(partition.tp)
+        if watching is None:
+            return
+        for context, key in watching.items():
             context.note(key)
             if context.follower is None and context.parked is not None:
                 self._ready[context] = None

@@ -15,6 +15,7 @@ from replog.wire.errors import FrameError, OutOfOrder, UnknownApi, UnsupportedVe
 from replog.wire.frame import SIZE_BYTES
 from replog.wire.headers import (
     API_VERSIONS_KEY,
+    NO_TAGS,
     has_tagged_response,
     read_request_header,
     read_response_header,
@@ -92,7 +93,7 @@ def parse_request(frame: Buffer, *, peer: bool = False) -> ParsedRequest:
     if len(frame) > PLAIN_REQUEST_MAX and api_key != PRODUCE_KEY and not peer:
         raise FrameError(f"{api.name} of {len(frame)} bytes, the limit is {PLAIN_REQUEST_MAX}")
     if version >= api.flexible_from:
-        at = skip_header_tags(frame, at)
+        at = at + 1 if frame[at : at + 1] == NO_TAGS else skip_header_tags(frame, at)
     message, _ = decode(api.request, version, frame, at)
     return ParsedRequest(
         api_key=api_key,

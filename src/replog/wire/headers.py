@@ -17,7 +17,7 @@ API_VERSIONS_KEY: Final = 18
 _START: Final = struct.Struct(">hhih")  # API key, version, correlation id, length of the client id
 _CORRELATION: Final = struct.Struct(">i")
 _CORRELATION_AND_NO_TAGS: Final = struct.Struct(">ix")
-_NO_TAGS: Final = b"\0"
+NO_TAGS: Final = b"\0"  # the tagged fields of who has none
 
 
 def read_request_header(frame: Buffer) -> tuple[int, int, int, str | None, int]:
@@ -51,7 +51,7 @@ def request_header(
     name = b"" if client_id is None else client_id.encode()
     length = -1 if client_id is None else len(name)
     start = _START.pack(api_key, version, correlation_id, length)
-    return start + name + _NO_TAGS if flexible else start + name
+    return start + name + NO_TAGS if flexible else start + name
 
 
 def has_tagged_response(api_key: int, version: int, flexible_from: int) -> bool:
@@ -70,4 +70,8 @@ def read_response_header(frame: Buffer, *, tagged: bool) -> tuple[int, int]:
         raise MalformedMessage(f"a response of {len(frame)} bytes is no header")
     correlation_id: int = _CORRELATION.unpack_from(frame)[0]
     end = _CORRELATION.size
-    return correlation_id, skip_header_tags(frame, end) if tagged else end
+    if not tagged:
+        return correlation_id, end
+    if frame[end : end + 1] == NO_TAGS:
+        return correlation_id, end + 1
+    return correlation_id, skip_header_tags(frame, end)

@@ -58,7 +58,7 @@ UNKNOWN = frozenset(
 def handle(node: Node, request: Received, message: FetchRequest) -> FetchResponse | None:
     """Answer at once when there is enough to send, otherwise park the request."""
     replica = replica_id(message)
-    follower = _authenticated(node, request, message, replica)
+    follower = None if request.peer is None else _authenticated(node, request, message, replica)
     if message.isolation_level not in (0, READ_COMMITTED):
         return _refuse_all(request, message)
     by_id = request.version >= FIRST_VERSION_WITH_IDS
