@@ -5,6 +5,7 @@ from hypothesis import strategies as st
 
 from replog.codec import decode, encode_bytes
 from replog.core.controller.changes import new_partition
+from replog.core.controller.registrations import take_registrations
 from replog.core.controller.state import ControllerImage, Delta, Draft, offline_topic
 from replog.model.cluster import BrokerRecord, ClusterState, Endpoint, TopicRecord
 from replog.model.config_resources import ResourceType
@@ -63,11 +64,12 @@ def test_any_history_arrives_in_any_pieces(history: list[tuple[object, ...]]) ->
         draft = Draft(image)
         match step:
             case ("brokers", dict() as registered):
-                draft.registrations(
+                take_registrations(
+                    draft,
                     {
                         b: BrokerRecord(b, epoch, (Endpoint("PLAINTEXT", "h", b + 1),), rack="r")
                         for b, epoch in registered.items()
-                    }
+                    },
                 )
             case ("create", str() as name, int() as count) if draft.topic(name) is None:
                 topic_number += 1

@@ -1,11 +1,16 @@
 """The controller's pipeline on real nodes: each test is named by what happens to it."""
 
 import itertools
+from collections.abc import Callable, Sequence
+from typing import Any
 
 import pytest
 from tests.node.town import Town
 
 from replog.core.controller import stored
+from replog.core.controller.changes import new_partition
+from replog.core.controller.state import Draft
+from replog.model.cluster import TopicRecord
 from replog.model.coordination import (
     CONTROLLER_EPOCH,
     Check,
@@ -433,3 +438,34 @@ def test_a_topic_in_pieces_can_be_deleted(town: Town) -> None:
     assert deleted.error_code == ErrorCode.NONE
     again = create("t", replicas=2)
     assert town.ask(1, again, CreateTopicsResponse).topics[0].error_code == ErrorCode.NONE
+
+
+def test_what_is_too_much_together_is_written_one_by_one_and_what_is_alone_is_refused(
+    town: Town,
+) -> None:
+    """ZooKeeper takes no write beyond its `jute.maxbuffer`."""
+    write = town.tree.write
+
+    def take_little(session: str | None, operations: Sequence[Operation]) -> Any:
+        if len(operations) > 5:
+            return WriteFailed(WriteError.REFUSED), frozenset()
+        return write(session, operations)
+
+    town.tree.write = take_little  # type: ignore[method-assign]
+    node = town.node(0)
+    done: list[str] = []
+
+    def submit(name: str, partitions: int) -> None:
+        def plan(draft: Draft) -> Callable[[], None]:
+            records = [new_partition((0,), {0}, controller_epoch=draft.epoch)] * partitions
+            draft.create_topic(TopicRecord(name, name.encode() * 16, records, {}))
+            return lambda: done.append(name)
+
+        node.controlling.submit(plan, lambda error: done.append(f"{name} {error.name}"))
+
+    for name, partitions in (("a", 1), ("b", 2), ("c", 9), ("d", 2)):
+        submit(name, partitions)
+    town.run(500)
+    assert sorted(done) == ["a", "b", "c POLICY_VIOLATION", "d"]
+    assert town.controller == 0
+    assert set(node.cluster.topics) == {"a", "b", "d"}

@@ -19,10 +19,12 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING
 
 from replog.core.controller.eligible import TopicRules
 from replog.core.controller.loading import ROOTS, load_image
+from replog.core.controller.registrations import take_registrations
 from replog.core.controller.state import ControllerImage, Draft, Losses
 from replog.model.cluster import BrokerRecord
 from replog.model.config_values import Value
@@ -72,6 +74,7 @@ class _Intent:
     plan: Plan
     on_failed: Failed
     attempts: int = 0
+    alone: bool = False  # together with others it was more than the coordinator takes
 
 
 @dataclass(slots=True)
@@ -239,9 +242,7 @@ class Controlling:
         self._registered, self._registered_token = loaded.registered, token
         self._pushes = Pushes(node, loaded.image.cluster)
         # First of all, what happened to brokers and partitions while nobody looked.
-        self._broker_change_queued = True
-        self._queue.appendleft(_Intent(self._plan_takeover, self._broker_change_failed))
-        self._pump()
+        self._change_brokers(self._plan_takeover)
 
     def _settle_doubt(self, nodes: Mapping[str, StoredNode]) -> None:
         """A write with no answer: was it carried out?
@@ -268,22 +269,26 @@ class Controlling:
         if self._broker_change_queued:
             return
         if _epochs(image.cluster.brokers) != _epochs(registered) or self._in_flight is not None:
-            self._broker_change_queued = True
-            # Ahead of everything else: elections wait for nothing.
-            self._queue.appendleft(_Intent(self._plan_broker_change, self._broker_change_failed))
-            self._pump()
+            self._change_brokers(self._plan_broker_change)
 
     def _plan_broker_change(self, draft: Draft) -> Callable[[], None]:
         self._broker_change_queued = False
-        draft.registrations(self._registered)
-        return _nothing
+        done = take_registrations(draft, self._registered)
+        return _nothing if done else partial(self._change_brokers, self._plan_broker_change)
 
     def _plan_takeover(self, draft: Draft) -> Callable[[], None]:
         self._broker_change_queued = False
         keep_min_isr(draft, self._node.config)
-        draft.registrations(self._registered)
+        if not take_registrations(draft, self._registered):
+            return partial(self._change_brokers, self._plan_takeover)
         draft.reconcile()
         return _nothing
+
+    def _change_brokers(self, plan: Plan) -> None:
+        """Ahead of everything else: elections wait for nothing."""
+        self._broker_change_queued = True
+        self._queue.appendleft(_Intent(plan, self._broker_change_failed))
+        self._pump()
 
     def _broker_change_failed(self, error: ErrorCode) -> None:
         self._broker_change_queued = False
@@ -309,6 +314,8 @@ class Controlling:
         intents: list[_Intent] = []
         answers: list[Callable[[], None]] = []
         while self._queue and draft.size < OPERATIONS_MAX:
+            if intents and (intents[-1].alone or self._queue[0].alone):
+                break
             intent = self._queue.popleft()
             intents.append(intent)
             answers.append(intent.plan(draft))
@@ -367,6 +374,9 @@ class Controlling:
             self.resign("another controller has raised the epoch" if fenced else "session expired")
             self._node.membership.refresh()
             return
+        if result.error is WriteError.REFUSED:
+            self._on_refused(batch)
+            return
         if result.error is WriteError.UNKNOWN:
             self._in_doubt = batch
         else:
@@ -377,6 +387,18 @@ class Controlling:
                 else:
                     intent.on_failed(ErrorCode.UNKNOWN_SERVER_ERROR)
         self._suspend(f"a write failed: {result.error.value}")
+
+    def _on_refused(self, batch: _Batch) -> None:
+        """More than the coordinator takes at once: each intent alone may be less."""
+        if len(batch.intents) == 1:
+            self._node.report(
+                Level.ERROR, f"the coordinator refuses a change of {len(batch.operations)} nodes"
+            )
+            batch.intents[0].on_failed(ErrorCode.POLICY_VIOLATION)
+            return
+        for intent in reversed(batch.intents):
+            intent.alone = True
+            self._queue.appendleft(intent)
 
     def _begin_pushes(self) -> bool:
         """After the first batch of a term: tell everybody. False when that was done before."""

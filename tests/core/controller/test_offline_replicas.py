@@ -17,6 +17,8 @@ from replog.core.controller.changes import (
     replicas_returned,
 )
 from replog.core.controller.election import elect
+from replog.core.controller.eligible import only_suspects
+from replog.core.controller.registrations import take_registrations
 from replog.core.controller.state import ControllerImage, Draft
 from replog.model.cluster import BrokerRecord, ClusterState, TopicRecord
 from replog.model.errors import ErrorCode, Refused
@@ -122,8 +124,14 @@ def test_a_failed_log_is_not_elected_until_its_broker_registers_anew() -> None:
     assert returned is not None and returned.failed == ()
     assert returned.partition_epoch == record.partition_epoch + 1
     assert replicas_returned(returned, {0}, controller_epoch=EPOCH) is None
-    change = reconcile(returned, alive(*ALL), unclean=False, controller_epoch=EPOCH)
-    assert change is not None and change.record.leader == 0
+    assert reconcile(returned, alive(*ALL), unclean=False, controller_epoch=EPOCH) is None
+    assert only_suspects(returned), "it may have lost what it could not write: logs are compared"
+
+
+def test_who_was_not_relied_on_when_its_log_failed_is_in_no_doubt() -> None:
+    record = partition(ALL, (1, 2), 1, failed=(0,))
+    returned = replicas_returned(record, {0}, controller_epoch=EPOCH)
+    assert returned is not None and (returned.failed, returned.last_known_elr) == ((), ())
 
 
 def test_a_leaver_with_a_failed_log_does_not_lead_on() -> None:
@@ -198,7 +206,7 @@ def test_a_broker_says_so_and_comes_back() -> None:
     assert made.changed[TP].leader == 1
     assert made.changed[TopicPartition("t", 1)].leader == NO_LEADER
     restarted = dict(made.brokers) | {0: BrokerRecord(0, 200, ())}
-    made.registrations(restarted)
+    take_registrations(made, restarted)
     assert made.changed[TP].failed == ()
     assert made.changed[TP].isr == (1, 2)
     assert made.changed[TopicPartition("t", 1)].leader == 0
@@ -207,6 +215,6 @@ def test_a_broker_says_so_and_comes_back() -> None:
 def test_others_that_come_up_change_nothing_for_it() -> None:
     made = draft(partition(ALL, (0,), 0))
     made.replica_offline(TP, 0, readable=False)
-    made.registrations(dict(made.brokers) | {1: BrokerRecord(1, 200, ())})
+    take_registrations(made, dict(made.brokers) | {1: BrokerRecord(1, 200, ())})
     assert made.changed[TP].failed == (0,)
     assert made.changed[TP].leader == NO_LEADER

@@ -8,6 +8,7 @@ from replog.core.controller import stored
 from replog.core.controller.changes import new_partition
 from replog.core.controller.eligible import TopicRules
 from replog.core.controller.loading import ROOTS, Loaded, load_image
+from replog.core.controller.registrations import take_registrations
 from replog.core.controller.state import Delta, Draft
 from replog.model.cluster import BrokerRecord, BrokerState, Endpoint, TopicRecord
 from replog.model.coordination import Create, WriteDone
@@ -70,7 +71,7 @@ class Store:
 
     def register(self, **epochs: int) -> Delta:
         draft = self.draft()
-        draft.registrations({int(n[1:]): broker(int(n[1:]), e) for n, e in epochs.items()})
+        take_registrations(draft, {int(n[1:]): broker(int(n[1:]), e) for n, e in epochs.items()})
         return self.commit(draft)
 
     def create(
@@ -189,7 +190,7 @@ def test_unclean_elections_follow_the_topic_and_are_listed(store: Store) -> None
     store.create("u", (1, 0), topic_id=2, unclean__leader__election__enable="true")
     store.register(b1=11)
     draft = store.draft()
-    draft.registrations({0: broker(0, 20)})
+    take_registrations(draft, {0: broker(0, 20)})
     assert draft.unclean == [TopicPartition("u", 0)]
     store.commit(draft)
     assert store.record(TopicPartition("u", 0))[:2] == (0, (0,))
@@ -224,7 +225,7 @@ def test_deleted_and_made_again_in_one_draft(store: Store) -> None:
 
 def test_a_deletion_drops_changes_that_were_planned_before_it(store: Store) -> None:
     draft = store.draft()
-    draft.registrations({1: broker(1, 11), 2: broker(2, 12)})
+    take_registrations(draft, {1: broker(1, 11), 2: broker(2, 12)})
     assert draft.changed
     draft.delete_topic("t")
     store.commit(draft)
@@ -236,7 +237,7 @@ def test_a_deletion_drops_changes_that_were_planned_before_it(store: Store) -> N
 def test_a_change_on_top_of_a_creation_in_one_draft(store: Store) -> None:
     draft = store.draft()
     draft.create_topic(topic(draft, "u", (0, 1), topic_id=2))
-    draft.registrations({1: broker(1, 11), 2: broker(2, 12)})
+    take_registrations(draft, {1: broker(1, 11), 2: broker(2, 12)})
     store.commit(draft)
     assert store.record(TopicPartition("u", 0)) == (1, (1,), 1)
 

@@ -9,7 +9,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from replog.core.controller.election import elect
-from replog.core.controller.eligible import electable, has_settled, settle
+from replog.core.controller.eligible import electable, has_settled, settle, suspect
 from replog.model.cluster import BrokerRecord, BrokerState
 from replog.model.errors import ErrorCode, Refused
 from replog.model.ids import NO_EPOCH, NO_LEADER
@@ -137,11 +137,20 @@ def replica_read_only(
 def replicas_returned(
     record: PartitionRecord, brokers: Collection[int], *, controller_epoch: int
 ) -> PartitionRecord | None:
-    """`brokers` registered anew: what they said of their logs before does not hold any more."""
+    """`brokers` registered anew: what they said of their logs before does not hold any more.
+
+    Who is still in the ISR, since there was nobody else, may have lost what it could not write.
+    """
     failed = tuple(broker for broker in record.failed if broker not in brokers)
     if failed == record.failed:
         return None
-    return record.merge(controller_epoch=controller_epoch, failed=failed)
+    after = record
+    for broker in record.failed:
+        if broker in brokers:
+            after = suspect(after, broker, controller_epoch=controller_epoch) or after
+    if after is record:
+        return record.merge(controller_epoch=controller_epoch, failed=failed)
+    return replace(after, failed=failed)
 
 
 @dataclass(frozen=True, slots=True)

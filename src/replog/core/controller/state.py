@@ -5,8 +5,9 @@ that multi is durable does `ControllerImage.apply` take the draft over, and tell
 that brokers can be told.
 """
 
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import islice
 
 from replog.core.controller import reassignment, stored
 from replog.core.controller.changes import (
@@ -15,16 +16,9 @@ from replog.core.controller.changes import (
     reconcile,
     replica_failed,
     replica_read_only,
-    replicas_returned,
 )
 from replog.core.controller.config_draft import ConfigDraft, Resource
-from replog.core.controller.eligible import (
-    TopicRules,
-    led_by_suspect,
-    may_have_lost,
-    only_suspects,
-    suspect,
-)
+from replog.core.controller.eligible import TopicRules, led_by_suspect, only_suspects
 from replog.model.cluster import (
     BrokerLife,
     BrokerRecord,
@@ -267,56 +261,21 @@ class Draft:
         created = self.created.get(name) if kind is ResourceType.TOPIC else None
         return self.configs.get(kind, name) if created is None else created.configs
 
-    def registrations(self, registered: dict[int, BrokerRecord]) -> None:
-        """Bring the broker table into line with who is registered, and partitions with it.
+    def former_life(self, broker: int) -> BrokerLife | None:
+        """The newest registration of a broker that was dealt with before."""
+        return self._image.lives.get(broker)
 
-        A registration with another epoch is a restart: the broker went down, and came up again. A
-        broker that is known keeps its state until it is gone.
-        """
-        gone = {
-            broker
-            for broker, record in self.brokers.items()
-            if broker not in registered or registered[broker].broker_epoch != record.broker_epoch
-        }
-        if gone:
-            self.brokers = {b: r for b, r in self.brokers.items() if b not in gone}
-            self.brokers_changed = True
-            self.reconcile()
-        came = {broker: r for broker, r in registered.items() if broker not in self.brokers}
-        if came:
-            self.brokers.update(came)
-            self.brokers_changed = True
-            self._believe_again(came)
-            self._judge_lives(came)
-            self.reconcile()
-
-    def _believe_again(self, came: Collection[int]) -> None:
-        """Brokers that came up have not said yet that a log of theirs can't be used."""
-        for tp, record in list(self.partitions()):
-            returned = replicas_returned(record, came, controller_epoch=self.epoch)
-            if returned is not None:
-                self.put_partition(tp, returned)
-
-    def _judge_lives(self, came: Mapping[int, BrokerRecord]) -> None:
-        """Brokers that came up may have lost what ISR and ELR say that they have."""
-        for broker, record in came.items():
-            if record.life is None:
-                continue
-            lost = may_have_lost(self._image.lives.get(broker), record.life)
-            self.lives[broker] = record.life
-            if lost is not None:
-                self.suspects[broker] = lost
-        if not self.suspects:
-            return
-        for tp, partition in list(self.partitions()):
-            durable = self.rules(tp.topic).durable
-            for broker, lost in self.suspects.items():
-                # With durability `fsync` a tail that was lost was committed nowhere.
-                if broker in came and not (durable and lost == "tail"):
-                    known = self.partition(tp) or partition
-                    after = suspect(known, broker, controller_epoch=self.epoch)
-                    if after is not None:
-                        self.put_partition(tp, after)
+    def postpone(self, most: int) -> bool:
+        """Leave changed partitions beyond `most` for another draft, and the broker table with what
+        hangs on it; False when there are none."""
+        if len(self.changed) <= most:
+            return False
+        self.changed = dict(islice(self.changed.items(), most))
+        self.unclean = [tp for tp in self.unclean if tp in self.changed]
+        self.brokers = dict(self._image.cluster.brokers)
+        self.brokers_changed = False
+        self.lives, self.suspects = {}, {}
+        return True
 
     def lead_after_power_cut(self, tp: TopicPartition, leader: int, compared: str) -> bool:
         """Let `leader` begin anew, as its log is the greatest; False when that is not needed any
