@@ -81,7 +81,10 @@ class SimCommitter(SimClient):
         self._soon()
 
     def finish(self) -> None:
-        """No new commits: read once more from whoever is coordinator now."""
+        """No new commits: read once more from whoever is coordinator now. May be called again."""
+        if self.finished:
+            self.finished = False
+            self._soon()
         self._last = True
         self._coordinator = self._confirmed_by = -1
 

@@ -214,6 +214,11 @@ class MemDisk:
             self._directories.pop(each).clear()
             self._moved.add(each)
 
+    def forget_cached(self) -> None:
+        self.enter("forget_cached", "")
+        for path in self.paths():
+            self.inode(path).forget_unwritten()
+
     def sync_directory(self, path: str) -> None:
         self.enter("sync_directory", path)
         directory = self._directories.get(path)

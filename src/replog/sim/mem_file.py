@@ -57,6 +57,11 @@ class Inode:
         end = min(end, len(self.data))
         return b"".join((self.data[:start], bytes(max(0, end - start)), self.data[end:]))
 
+    def forget_unwritten(self) -> None:
+        """The kernel lets go of its pages: what no sync will ever write is not read any more."""
+        self.data = bytearray(self._on_medium())
+        self._unwritten = (0, 0)
+
     def rot(self, position: int, bit: int) -> None:
         """A bit flips on the medium."""
         self.data[position] ^= 1 << bit

@@ -150,7 +150,8 @@ class ReplicasWatch:
         self._follow_log(key, replica, numbers, anew=anew)
         self._judge_epochs(replica, end)
         replica.numbers = numbers
-        if leads and (not led_before or epoch != epoch_before):
+        began = leads and (not led_before or epoch != epoch_before)
+        if began:
             losing = self.committed(key).losing
             if losing is not None and epoch >= losing:
                 self.committed(key).cut(replica.shadow)
@@ -161,7 +162,7 @@ class ReplicasWatch:
                 f"{replica}: {watermark_before} to {high_watermark}",
             )
         if leads and high_watermark > max(watermark_before, 0):
-            self._judge_commit(key, replica, high_watermark)
+            self._judge_commit(key, replica, high_watermark, began=began)
         self._judge_watermark(key, replica, high_watermark)
         stored = self._records.get(key)
         if stored is not None and broker_id in stored.electable:
@@ -221,8 +222,10 @@ class ReplicasWatch:
 
     # ---- what is committed -----------------------------------------------------------------
 
-    def _judge_commit(self, key: Key, replica: Replica, high_watermark: int) -> None:
-        """A leader moved its high watermark within its epoch."""
+    def _judge_commit(
+        self, key: Key, replica: Replica, high_watermark: int, *, began: bool
+    ) -> None:
+        """A leader moved its high watermark within its epoch, or `began` with this one."""
         committed = self.committed(key)
         if high_watermark <= committed.log.end:
             return
@@ -238,7 +241,9 @@ class ReplicasWatch:
             )
         view = replica.partition.leader_view()
         isr = () if view is None else view.isr_state.isr
-        if len(isr) < min(self._min_isr, len(replica.partition.record.replicas)):
+        # With what was lost, the mark that it kept on disk may be that of another history.
+        excused = began and committed.lossy_epoch >= 0
+        if not excused and len(isr) < min(self._min_isr, len(replica.partition.record.replicas)):
             raise Violation(
                 "nothing is committed while the ISR is too small",
                 f"{replica}: HW {high_watermark} with ISR {isr}",

@@ -1,6 +1,6 @@
 """One run of one seed, from the plan to the verdict."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -83,8 +83,27 @@ def _run(world: World) -> None:
     world.calm_down()
     for producer in world.producers:
         producer.stop_making()
+    _come_to_rest(world)
+    ends = audit(world)
+    lives = {host.place: host.incarnations for host in world.hosts}
+    world.restart_all()
+    _come_to_rest(world, lives)
+    if audit(world) != ends:
+        raise Violation("a restart changes nothing", f"logs ended at {ends}")
+    schedule.mix(*ends.values())
+    for topic_id, index in world.oracle.records.records:
+        schedule.mix(world.oracle.committed_log(topic_id, index).chain)
+
+
+def _come_to_rest(world: World, lives_before: Mapping[str, int] | None = None) -> None:
+    """Wait until everything is good again and one more consumer has read it all.
+
+    `lives_before`: how many processes there had been at each place, of which there are to be more.
+    """
+    schedule = world.schedule
     deadline = schedule.now_ms + REST_AFTER_MS
     last_clients = False
+    before = {} if lives_before is None else lives_before
     while True:
         if world.admin.finished and not last_clients:
             last_clients = True
@@ -92,15 +111,12 @@ def _run(world: World) -> None:
             for committer in world.committers:
                 committer.finish()
         schedule.run_until(schedule.now_ms + LOOK_EVERY_MS)
-        problems = still_wrong(world)
+        restarted = all(host.incarnations > before.get(host.place, 0) for host in world.hosts)
+        problems = still_wrong(world) if restarted else ["somebody is to be started again"]
         if not problems and last_clients:
-            break
+            return
         if schedule.now_ms >= deadline:
             raise Violation("a healed world comes to rest", "; ".join(problems[:6]))
-    ends = audit(world)
-    schedule.mix(*ends.values())
-    for topic_id, index in world.oracle.records.records:
-        schedule.mix(world.oracle.committed_log(topic_id, index).chain)
 
 
 def _counts(world: World) -> dict[str, int]:

@@ -198,6 +198,16 @@ class World:
         if self.lives is not None:
             self.lives.settle()
 
+    def restart_all(self) -> None:
+        """Once more, of a healed world: each process is killed, or told to stop."""
+        stream = self.chance.at("last restart")
+        for host in self.hosts:
+            assert host.life is not None
+            if stream.random() < 0.5:
+                host.life.die("killed once more")
+            else:
+                host.life.stop()
+
     def all_partitions(self) -> list[TopicPartition]:
         """Of all topics that there are now."""
         names = (record.name for record in self.oracle.records.records.values())
