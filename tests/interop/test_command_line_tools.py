@@ -1,7 +1,8 @@
-"""Apache Kafka's command line tools, and the Java client in them, against three brokers."""
+"""Apache Kafka's command line tools that write and read, against three brokers."""
 
 import json
 
+import pytest
 from tests.interop.kafka import Java
 from tests.support.cluster import Cluster
 
@@ -10,24 +11,7 @@ def lines(output: str) -> list[str]:
     return [line for line in output.splitlines() if line.strip()]
 
 
-def test_topics(java: Java, own_cluster: Cluster) -> None:
-    where = ("--bootstrap-server", own_cluster.bootstrap)
-    java.tool(
-        "TopicCommand",
-        *where,
-        *("--create", "--topic", "by-kafkas-tool", "--partitions", "4"),
-        *("--replication-factor", "3", "--config", "retention.ms=123456"),
-    )
-    assert "by-kafkas-tool" in lines(java.tool("TopicCommand", *where, "--list"))
-    described = java.tool("TopicCommand", *where, "--describe", "--topic", "by-kafkas-tool")
-    assert "PartitionCount: 4" in described
-    assert "ReplicationFactor: 3" in described
-    assert "retention.ms=123456" in described
-    assert described.count("Isr:") == 4
-    java.tool("TopicCommand", *where, "--delete", "--topic", "by-kafkas-tool")
-    assert "by-kafkas-tool" not in lines(java.tool("TopicCommand", *where, "--list"))
-
-
+@pytest.mark.shows_tools("kafka-console-producer", "kafka-console-consumer")
 def test_console_producer_and_consumer(java: Java, own_cluster: Cluster) -> None:
     own_cluster.create_topic("console", partitions=3, replicas=3)
     where = ("--bootstrap-server", own_cluster.bootstrap, "--topic", "console")
@@ -49,16 +33,42 @@ def test_console_producer_and_consumer(java: Java, own_cluster: Cluster) -> None
     assert sum(int(line.split(":")[2]) for line in lines(offsets)) == 500
 
 
-def test_performance_of_a_producer(java: Java, own_cluster: Cluster) -> None:
+@pytest.mark.shows_tools("kafka-producer-perf-test", "kafka-consumer-perf-test")
+def test_performance_tools(java: Java, own_cluster: Cluster) -> None:
     own_cluster.create_topic("performance", partitions=3, replicas=3)
-    output = java.tool(
-        "ProducerPerformance",
-        *("--bootstrap-server", own_cluster.bootstrap, "--topic", "performance"),
-        *("--num-records", "20000", "--record-size", "512", "--throughput", "-1"),
-    )
-    assert "20000 records sent" in output
+    where = ("--bootstrap-server", own_cluster.bootstrap, "--topic", "performance")
+    words = ("--num-records", "20000", "--record-size", "512", "--throughput", "-1")
+    assert "20000 records sent" in java.tool("ProducerPerformance", *where, *words)
+    output = java.tool("ConsumerPerformance", *where, "--num-records", "20000")
+    result = lines(output)[-1].split(", ")
+    assert int(result[4]) == 20_000, output
 
 
+@pytest.mark.shows_tools("kafka-e2e-latency")
+def test_latency_from_end_to_end(java: Java, own_cluster: Cluster) -> None:
+    own_cluster.create_topic("latency", partitions=1, replicas=3)
+    where = ("--bootstrap-server", own_cluster.bootstrap, "--topic", "latency")
+    words = ("--num-records", "200", "--producer-acks", "all", "--record-size", "100")
+    assert "99th" in java.tool("EndToEndLatency", *where, *words)
+
+
+@pytest.mark.shows_tools("kafka-client-compatibility-test")
+def test_client_compatibility(java: Java, own_cluster: Cluster) -> None:
+    """Kafka's own check of what brokers can do, used in its system tests. ACLs there are none."""
+    own_cluster.create_topic("compatibility", partitions=1, replicas=3)
+    flags = {
+        "num-cluster-nodes": "3",
+        "create-topics-supported": "true",
+        "describe-acls-supported": "false",
+        "describe-configs-supported": "true",
+        "idempotent-producer-supported": "true",
+    }
+    words = [word for name, value in flags.items() for word in (f"--{name}", value)]
+    where = ("--bootstrap-server", own_cluster.bootstrap, "--topic", "compatibility")
+    java.tool("ClientCompatibilityTest", *where, *words)
+
+
+@pytest.mark.shows_tools("kafka-verifiable-producer", "kafka-verifiable-consumer")
 def test_verifiable_producer_and_consumer(java: Java, own_cluster: Cluster) -> None:
     own_cluster.create_topic("verified", partitions=3, replicas=3)
     where = ("--bootstrap-server", own_cluster.bootstrap, "--topic", "verified")

@@ -37,7 +37,7 @@ public final class WordCount {
                 .groupBy(byWord)
                 .count()
                 .toStream()
-                .mapValues(count -> Long.toString(count))
+                .mapValues((word, count) -> word + "=" + count)
                 .to(words[3], Produced.with(Serdes.String(), Serdes.String()));
         CountDownLatch failed = new CountDownLatch(1);
         KafkaStreams streams = new KafkaStreams(builder.build(), settings);
