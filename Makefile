@@ -17,7 +17,13 @@ unexport PYTHONDONTWRITEBYTECODE
 
 BIN := $(VENV)/bin
 REPLOG := $(BIN)/replog
-JARS := tests/interop/java/jars
+INTEROP := tests/interop
+JARS := $(INTEROP)/java/jars
+# One client is built from C++, which takes minutes: the short form goes without it.
+PROGRAMS := $(INTEROP)/java/classes/.built $(INTEROP)/go/bin/.built $(INTEROP)/node/node_modules/.fetched \
+	$(if $(SHORT),,$(INTEROP)/node-librdkafka/node_modules/.fetched)
+NEEDS_NODE := command -v node >/dev/null && command -v npm >/dev/null || { echo "Node.js, 18 or newer, and" \
+	"npm are missing: install them, e.g. with 'apt-get install nodejs npm'"; exit 1; }
 
 .DEFAULT_GOAL := help
 .PHONY: help up down test check format sim sim-proof torture interop zookeeper bench wheel clean
@@ -54,11 +60,12 @@ sim-proof: $(VENV)/.dev ## plant bugs, one after the other, and see that simulat
 torture: $(VENV)/.dev ## kill, freeze and cut off real brokers under real clients for half an hour
 	$(BIN)/python -m tests.faults.torture --minutes $(if $(SHORT),3,30)
 
-interop: $(VENV)/.dev $(JARS)/.fetched ## Python clients, kcat and Apache Kafka's own programs against a cluster
+interop: $(VENV)/.dev $(PROGRAMS) ## clients of all languages and Apache Kafka's tools against a cluster
 	@command -v kcat >/dev/null || { \
 		echo "kcat is missing: install it, e.g. with 'apt-get install kcat' or 'brew install kcat'"; exit 1; }
 	REPLOG_CLIENT_RECORDS=$(if $(SHORT),10000,100000) $(BIN)/pytest tests/clients
-	REPLOG_INTEROP=1 REPLOG_INTEROP_MEGABYTES=$(if $(SHORT),4,40) $(BIN)/pytest tests/interop
+	REPLOG_INTEROP=1 REPLOG_INTEROP_MEGABYTES=$(if $(SHORT),4,40) $(if $(SHORT),REPLOG_INTEROP_SHORT=1 )\
+	$(if $(SHORT),,REPLOG_INTEROP_PAGE=docs/clients.md) $(BIN)/pytest tests/interop
 
 zookeeper: $(VENV)/.dev ## clusters that meet in ZooKeeper: killed, cut off, without a quorum, on machines
 	REPLOG_ZOOKEEPER=1 REPLOG_KILLS=$(if $(SHORT),5,20) REPLOG_QUORUM_AWAY_S=$(if $(SHORT),15,60) \
@@ -75,13 +82,37 @@ wheel: $(VENV)/.dev ## build dist/replog-*.whl and the source archive
 	$(BIN)/python -m build
 
 clean: ## remove the virtual environment, builds and caches (not the brokers' data)
-	rm -rf "$(VENV)" build dist bench/bin $(JARS) .mypy_cache .ruff_cache .import_linter_cache .hypothesis
+	rm -rf "$(VENV)" build dist bench/bin .mypy_cache .ruff_cache .import_linter_cache .hypothesis \
+		$(JARS) $(INTEROP)/*/classes $(INTEROP)/go/bin $(INTEROP)/*/node_modules
 
-$(JARS)/.fetched: $(dir $(JARS))pom.xml
-	@command -v java >/dev/null && command -v mvn >/dev/null || { echo "Java 17 or newer and Maven are" \
+$(JARS)/.fetched: $(INTEROP)/java/pom.xml
+	@command -v javac >/dev/null && command -v mvn >/dev/null || { echo "A JDK, 17 or newer, and Maven are" \
 		"missing: install them, e.g. with 'apt-get install openjdk-17-jdk-headless maven'"; exit 1; }
 	rm -rf $(JARS)
-	cd $(dir $(JARS)) && mvn -q -B dependency:copy-dependencies -DincludeScope=runtime -DoutputDirectory=jars
+	cd $(INTEROP)/java && mvn -q -B dependency:copy-dependencies -DincludeScope=runtime -DoutputDirectory=jars
+	@touch $@
+
+$(INTEROP)/java/classes/.built: $(JARS)/.fetched $(wildcard $(INTEROP)/java/*.java)
+	javac -d $(@D) -cp '$(JARS)/*' $(filter %.java,$^)
+	@touch $@
+
+$(INTEROP)/go/bin/.built: $(wildcard $(INTEROP)/go/go.* $(INTEROP)/go/*/*.go)
+	@command -v go >/dev/null || { echo "Go is missing: install it from https://go.dev/dl, in the version" \
+		"that $(INTEROP)/go/go.mod names, or newer"; exit 1; }
+	cd $(INTEROP)/go && go build -o bin/ ./...
+	@touch $@
+
+$(INTEROP)/node/node_modules/.fetched: $(INTEROP)/node/package.json
+	@$(NEEDS_NODE)
+	cd $(INTEROP)/node && npm install --silent
+	@touch $@
+
+# The published binary is not for every machine; what it is built from is in the package. Its static form
+# would fetch more sources, and Node's headers lie beside Node.
+$(INTEROP)/node-librdkafka/node_modules/.fetched: $(INTEROP)/node-librdkafka/package.json
+	@$(NEEDS_NODE)
+	cd $(INTEROP)/node-librdkafka && CKJS_LINKING=dynamic npm_config_build_from_source=true \
+		npm_config_nodedir="$$(dirname "$$(dirname "$$(node -p process.execPath)")")" npm install --silent
 	@touch $@
 
 $(VENV)/bin/python:
