@@ -266,3 +266,39 @@ def test_with_fsync_an_acknowledgement_waits_for_the_disk() -> None:
     outputs = broker.node.step(JobDone(job.token), broker.now_ms, broker.wall_ms)
     assert len([o for o in outputs if isinstance(o, Reply)]) == 1  # the second waits for its own
     assert len([o for o in outputs if isinstance(o, RunJob)]) == 1
+
+
+def test_a_client_is_sent_what_fits_and_a_follower_whole_batches(broker: OneBroker) -> None:
+    broker.topic("c", record(1, 2))
+    for value in (b"x" * 50, b"y" * 50):
+        produce(broker, "c", 0, value)
+    size = len(batch(b"x" * 50))
+    partition = next(p for p in broker.node.partitions.all() if p.tp.topic == "c")
+    broker.node.partitions.follower_fetched(partition, PeerIdentity(2, 102), 2)
+    asked = fetch("c", (0, 0))
+    asked.topics[0].partitions[0].partition_max_bytes = size + 7
+    assert served(broker.ask(asked, FetchResponse)) == {0: size + 7}
+    state = ReplicaState(replica_id=2, replica_epoch=102)
+    copied = fetch("c", (0, 0), replica_state=state)
+    copied.topics[0].partitions[0].partition_max_bytes = size + 7
+    request = Received(9, 1, 18, copied, peer=PeerIdentity(2, 102))
+    (reply,) = (
+        o
+        for o in broker.node.step(request, broker.now_ms, broker.wall_ms)
+        if isinstance(o, Reply) and o.connection == 9
+    )
+    assert isinstance(reply.message, FetchResponse)
+    assert served(reply.message) == {0: size}
+
+
+@pytest.mark.parametrize("version", [4, 12, 18])
+def test_a_negative_limit_is_an_error_of_each_partition_that_has_something(
+    broker: OneBroker, version: int
+) -> None:
+    broker.topic("c", record(1), record(1))
+    produce(broker, "c", 0, b"x")
+    asked = fetch("c", (0, 0), (1, 0), max_bytes=-1, min_bytes=0)
+    asked.topics[0].topic = "c"
+    answer = broker.ask(asked, FetchResponse, version=version)
+    errors = {p.partition_index: p.error_code for t in answer.responses for p in t.partitions}
+    assert errors == {0: ErrorCode.UNKNOWN_SERVER_ERROR, 1: ErrorCode.NONE}

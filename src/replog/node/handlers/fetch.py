@@ -252,10 +252,14 @@ class _Fetch(ParkedFetch):
         if offset >= upto:
             item.more = False
             return partition, None, 0
+        if item.max_bytes < 0 or self.message.max_bytes < 0:
+            return partition, self._refusal(item, ErrorCode.UNKNOWN_SERVER_ERROR), 0
         if (budget <= 0 and not first) or self._held_back(partition):
             item.more = True
             return partition, None, 0
-        read = partition.log.read(offset, min(item.max_bytes, budget), upto=upto, min_one=first)
+        limit = min(item.max_bytes, budget)
+        whole = self.context.follower is not None  # clients are sent what fits, as by Kafka
+        read = partition.log.read(offset, limit, upto=upto, min_one=first, whole=whole)
         if not isinstance(read, LogRead) or read.range is None:
             item.more = not first
             return partition, None, 0
