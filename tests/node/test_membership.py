@@ -7,7 +7,17 @@ from replog.core.controller import stored
 from replog.model.coordination import CONTROLLER, CONTROLLER_EPOCH, Create, Delete, SetData
 from replog.model.errors import ErrorCode
 from replog.model.ids import NO_EPOCH
-from replog.model.inputs import PeerIdentity, Received, SessionEnded, SessionStarted
+from replog.model.inputs import (
+    CoordinatorReach,
+    PeerIdentity,
+    Received,
+    SessionEnded,
+    SessionStarted,
+)
+from replog.model.messages.describe_replicas import (
+    DescribeReplicasRequest,
+    DescribeReplicasResponse,
+)
 from replog.model.messages.update_cluster import (
     ClusterPartition,
     ClusterTopic,
@@ -415,3 +425,20 @@ def test_a_broker_stops_without_a_coordinator(town: Town, registered: bool) -> N
 def test_a_broker_stops_without_a_controller(town: Town) -> None:
     town.pause(0)
     stops(town, 1, within_ms=5_000)
+
+
+@pytest.mark.scenario(45)
+def test_a_broker_says_for_how_long_elections_wait(town: Town) -> None:
+    life = town.lives[1]
+
+    def away_ms() -> int:
+        answer = town.ask(1, DescribeReplicasRequest(topics=[]), DescribeReplicasResponse)
+        return answer.coordinator_away_ms
+
+    assert away_ms() == -1
+    town.post(life, CoordinatorReach(False))
+    town.run(1500)
+    assert 1500 <= away_ms() < 1600
+    town.post(life, CoordinatorReach(True))
+    town.run(10)
+    assert away_ms() == -1

@@ -42,12 +42,16 @@ def test_without_a_quorum_leaders_serve_on_and_all_goes_on_when_it_is_back(
         while time.monotonic() < until:
             assert all_go_on(producers, 100, timeout_s=5), cluster.logs()
         assert "serving on without elections" in cluster.logs(lines=200)
+        status = cluster.run("status")
+        assert set(status["coordinator_away_s"]) == {"0", "1", "2"}
+        assert status["verdict"] == "the coordinator can't be used"
         own_ensemble.start(lost)
         wait_until(
             "the coordinator is used again",
             lambda: cluster.logs(lines=200).count("can be used again") >= 3,
             timeout_s=60,
         )
+        assert cluster.run("status")["coordinator_away_s"] == {}
         # A topic is made, and a broker that dies is replaced, without a restart of any.
         wait_until("a topic is made", lambda: _created(cluster), timeout_s=60)
         victim = controller(cluster)

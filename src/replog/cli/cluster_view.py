@@ -104,6 +104,20 @@ class Losses:
     power_cut: int  # the hosts of all replicas in sync had restarted
 
 
+def coordinator_away_s(client: AdminClient, brokers: Iterable[int]) -> dict[int, float]:
+    """Brokers that can't use the coordinator, and for how many seconds. Who is silent is left out:
+    that is another matter."""
+    away = {}
+    for broker in brokers:
+        try:
+            answer = client.call(DescribeReplicasRequest(topics=[]), broker=broker)
+        except ClientError:
+            continue
+        if isinstance(answer, DescribeReplicasResponse) and answer.coordinator_away_ms >= 0:
+            away[broker] = answer.coordinator_away_ms / 1000
+    return away
+
+
 def losses(client: AdminClient, controller: int) -> Losses | None:
     """As the controller counts them; None when it can't be asked."""
     try:

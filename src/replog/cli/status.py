@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from replog.cli.cluster_view import Losses, TopicView, losses, metadata, topics
+from replog.cli.cluster_view import Losses, TopicView, coordinator_away_s, losses, metadata, topics
 from replog.cli.errors import OK, Failure, UsageError
 from replog.cli.options import Arguments, Parser, add_cluster, add_format, examples
 from replog.cli.output import columns, print_json
@@ -64,6 +64,7 @@ class Overview:
     brokers: Sequence[BrokerView]
     topics: Sequence[TopicView]
     losses: Losses | None  # None: the controller can't be asked
+    coordinator_away_s: dict[int, float]  # by broker that can't use it
 
     @property
     def verdict(self) -> str:
@@ -74,6 +75,8 @@ class Overview:
             return f"{offline} partitions have no leader"
         if behind:
             return f"{behind} partitions have fewer in-sync replicas than assigned"
+        if self.coordinator_away_s:
+            return "the coordinator can't be used"
         return "healthy"
 
 
@@ -95,6 +98,7 @@ def _look(arguments: Arguments) -> Overview:
         answer = metadata(client, [])
         found = topics(client)
         lost = losses(client, answer.controller_id)
+        away = coordinator_away_s(client, [broker.node_id for broker in answer.brokers])
     folder = None if arguments.bootstrap_server else data_folder(arguments)
     return Overview(
         answer.cluster_id,
@@ -102,6 +106,7 @@ def _look(arguments: Arguments) -> Overview:
         _brokers(arguments, answer, local=folder is not None),
         found,
         lost,
+        away,
     )
 
 
@@ -143,6 +148,12 @@ def _print(overview: Overview, form: str) -> None:
         ],
     )
     print(f"cluster {overview.cluster_id}{where}  {overview.verdict}\n\n{brokers}")
+    if away := overview.coordinator_away_s:
+        brokers_away = ", ".join(f"{broker} ({s:.0f} s)" for broker, s in sorted(away.items()))
+        print(
+            f"\nelections, changes of in-sync replicas and of topics wait: brokers {brokers_away} "
+            "can't use the coordinator"
+        )
     lost = overview.losses
     if lost is not None and (lost.unclean or lost.power_cut):
         print(
@@ -167,6 +178,7 @@ def _as_json(overview: Overview) -> dict[str, Any]:
             "unclean_elections": overview.losses.unclean,
             "power_cut_elections": overview.losses.power_cut,
         },
+        "coordinator_away_s": {str(b): s for b, s in overview.coordinator_away_s.items()},
         "brokers": [
             {
                 "broker": b.broker_id,

@@ -73,6 +73,13 @@ class SessionEnded:
 
 
 @dataclass(slots=True)
+class CoordinatorReach:
+    """The coordinator can't be used any more, or can again. Sessions are another matter."""
+
+    reachable: bool
+
+
+@dataclass(slots=True)
 class CoordinatorChanged:
     """A hint, never a fact: these nodes may have changed. Read them again."""
 
@@ -120,6 +127,7 @@ Input = (
     | PeerFailed
     | SessionStarted
     | SessionEnded
+    | CoordinatorReach
     | CoordinatorChanged
     | CoordinatorWritten
     | CoordinatorRead

@@ -71,6 +71,7 @@ class Membership:
         self.session: str | None = None
         self.standing = Standing.NONE
         self.image_received = False  # since the registration that holds now
+        self._coordinator_away_since_ms: float | None = None
         self.departure = Departure(node)
         self.former_brokers = FormerBrokers()
         self._proposals = IsrProposals(node)
@@ -89,6 +90,12 @@ class Membership:
     def active(self) -> bool:
         """Registered, with an image that a controller sent to this registration."""
         return self.standing is Standing.REGISTERED and self.image_received
+
+    @property
+    def coordinator_away_ms(self) -> int:
+        """How long the coordinator can't be used, and so elections wait; -1: it can."""
+        since = self._coordinator_away_since_ms
+        return -1 if since is None else int(self._node.now_ms - since)
 
     def controller(self) -> BrokerRecord | None:
         """The broker that is controller as far as is known, or None."""
@@ -217,6 +224,10 @@ class Membership:
         self.refresh()
 
     # ---- who is controller -----------------------------------------------------------------
+
+    def on_reach(self, reachable: bool) -> None:
+        """The coordinator can be used, or not."""
+        self._coordinator_away_since_ms = None if reachable else self._node.now_ms
 
     def on_changed(self, paths: frozenset[str]) -> None:
         """A hint: read again what decides about brokers and controller."""

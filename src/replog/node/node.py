@@ -32,6 +32,7 @@ from replog.model.ids import GROUP_OFFSETS_TOPIC, NO_EPOCH, TRANSACTION_STATE_TO
 from replog.model.inputs import (
     ConnectionClosed,
     CoordinatorChanged,
+    CoordinatorReach,
     CoordinatorRead,
     CoordinatorWritten,
     Input,
@@ -200,11 +201,18 @@ class Node:
                 self._dispatch_membership(event)
 
     def _dispatch_membership(
-        self, event: CoordinatorChanged | SessionStarted | SessionEnded | StopRequested
+        self,
+        event: CoordinatorChanged
+        | CoordinatorReach
+        | SessionStarted
+        | SessionEnded
+        | StopRequested,
     ) -> None:
         match event:
             case CoordinatorChanged():
                 self.membership.on_changed(event.paths)
+            case CoordinatorReach():
+                self.membership.on_reach(event.reachable)
             case SessionStarted():
                 self.membership.on_session_started(event.session, event.patience_ms)
             case SessionEnded():

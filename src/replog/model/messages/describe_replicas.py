@@ -133,6 +133,7 @@ class DescribeReplicasResponse(Response):
         "broker_id",
         "controller_epoch",
         "controller_id",
+        "coordinator_away_ms",
         "error_code",
         "image_version",
         "topics",
@@ -147,6 +148,7 @@ class DescribeReplicasResponse(Response):
         Field("image_version", "int64", default=0),
         Field("unclean_elections", "int64", default=-1),
         Field("bounded_losses", "int64", default=-1),
+        Field("coordinator_away_ms", "int64", tag=0, default=-1),
         Field("topics", "struct", array=True, struct=DescribedReplicaTopic, default=()),
     )
 
@@ -161,6 +163,7 @@ class DescribeReplicasResponse(Response):
         image_version: int = 0,
         unclean_elections: int = -1,
         bounded_losses: int = -1,
+        coordinator_away_ms: int = -1,
         topics: list[DescribedReplicaTopic] = NEW_LIST,
     ) -> None:
         self.error_code: int = error_code
@@ -171,6 +174,7 @@ class DescribeReplicasResponse(Response):
         self.image_version: int = image_version
         self.unclean_elections: int = unclean_elections
         self.bounded_losses: int = bounded_losses
+        self.coordinator_away_ms: int = coordinator_away_ms
         self.topics: list[DescribedReplicaTopic] = [] if topics is NEW_LIST else topics
 
 

@@ -58,6 +58,7 @@ def describe(node: Node, message: DescribeReplicasRequest) -> DescribeReplicasRe
     return DescribeReplicasResponse(
         unclean_elections=-1 if losses is None else losses.unclean,
         bounded_losses=-1 if losses is None else losses.power_cut,
+        coordinator_away_ms=node.membership.coordinator_away_ms,
         broker_id=node.broker_id,
         broker_epoch=node.broker_epoch,
         controller_id=cluster.controller_id,

@@ -24,6 +24,7 @@ from typing import Final
 from replog.model.coordination import Operation, StoredNode, WriteError, WriteFailed, WriteResult
 from replog.model.inputs import (
     CoordinatorChanged,
+    CoordinatorReach,
     CoordinatorRead,
     CoordinatorWritten,
     Input,
@@ -141,6 +142,7 @@ class SqliteCoordination:
         except (sqlite3.Error, OSError) as error:
             if self._reachable:
                 self._reachable = False
+                self._emit(CoordinatorReach(False))
                 _log.warning(
                     "coordinator %s can't be used (%s): serving on without elections",
                     self._path,
@@ -150,6 +152,7 @@ class SqliteCoordination:
     def _succeeded(self) -> None:
         if not self._reachable:
             self._reachable = True
+            self._emit(CoordinatorReach(True))
             _log.warning("coordinator %s can be used again", self._path)
 
     def _emit(self, event: Input) -> None:

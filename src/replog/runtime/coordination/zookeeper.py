@@ -32,6 +32,7 @@ from replog.model.coordination import (
 )
 from replog.model.inputs import (
     CoordinatorChanged,
+    CoordinatorReach,
     CoordinatorRead,
     CoordinatorWritten,
     Input,
@@ -166,6 +167,7 @@ class ZooKeeperCoordination:
     def _lost_touch(self, reason: str) -> None:
         if self._reachable and not self._stopped.is_set():
             self._reachable = False
+            self._emit(CoordinatorReach(False))
             _log.warning(
                 "coordinator %s can't be used (%s): serving on without elections", self._zk, reason
             )
@@ -173,6 +175,7 @@ class ZooKeeperCoordination:
     def _in_touch(self) -> None:
         if not self._reachable:
             self._reachable = True
+            self._emit(CoordinatorReach(True))
             _log.warning("coordinator %s can be used again", self._zk)
 
     def _emit(self, event: Input) -> None:
