@@ -123,6 +123,16 @@ def test_bytes_outlive_their_name(disk: Disk) -> None:
     assert file.read(0, 5) == b"bytes"
 
 
+def test_what_was_written_is_still_there_when_the_cache_is_forgotten(disk: Disk) -> None:
+    file = disk.open("a", create=True)
+    file.append((b"synced",))
+    file.sync()
+    file.append((b" and not",))
+    disk.forget_cached()
+    assert file.read(0, 100) == b"synced and not"
+    file.close()
+
+
 def test_a_closed_file_is_read_but_not_written(disk: Disk) -> None:
     file = disk.open("f", create=True)
     file.append((b"bytes",))

@@ -6,6 +6,7 @@ import pytest
 from tests.node.lone import batch, topic_id
 from tests.node.town import Town
 
+from replog.log import checkpoints
 from replog.log.disk import DiskError
 from replog.model.errors import ErrorCode
 from replog.model.ids import NO_LEADER, TopicPartition
@@ -30,6 +31,11 @@ B = TopicPartition("b", 0)
 
 def broken(call: str, path: str) -> None:
     raise DiskError(f"{path}: can't {call}: Input/output error")
+
+
+def broken_logs(call: str, path: str) -> None:
+    if path.endswith(".log"):
+        broken(call, path)
 
 
 def full(call: str, path: str) -> None:
@@ -147,6 +153,7 @@ def test_the_only_one_in_sync_loses_its_disk_and_nobody_leads(town: Town) -> Non
     town.run_until(lambda: town.everybody_sees("solo", (0, [0])))
     assert town.record(1, "solo").failed == ()
     assert read(town, 0, "solo") == (0, [b"1"])
+    assert any("may be lost" in text for text in town.reports), "what it could not write is gone"
 
 
 def test_a_new_controller_knows_of_it(town: Town) -> None:
@@ -229,6 +236,43 @@ def test_both_folders_of_a_broker_fail_and_it_ends(town: Town) -> None:
     town.run_until(
         lambda: town.everybody_sees("a", (1, [1, 2])) and town.everybody_sees("b", (1, [1, 2]))
     )
+
+
+def test_a_broker_whose_disk_failed_is_not_relied_on_after_a_restart() -> None:
+    """Nobody heard from it that its disk had failed, and its host did not restart: it counts as one
+    that lost nothing, but for the id of its folder."""
+    town = Town(settings={"min.insync.replicas": "2"})
+    for broker in (0, 1, 2):
+        town.folders[broker] = checkpoints.claim_folder(
+            town.disk(broker), cluster_id="c", node_id=broker, directory_id=f"id {broker}"
+        )
+    town.start()
+    witness = town.controller
+    victim, other = (broker for broker in (0, 1, 2) if broker != witness)
+    town.create("a", [victim, other])
+    assert produce(town, victim, "a", b"1").error_code == 0
+    town.lose_send = lambda source, target, message: isinstance(
+        message, ReportOfflineReplicasRequest
+    )
+    town.disk(victim).before_call = broken_logs
+    produce(town, victim, "a", b"2")
+    town.run_until(lambda: not town.lives[victim].alive)
+    town.run_until(lambda: list(town.record(witness, "a").isr) == [other])
+    assert town.record(witness, "a").elr == (victim,), "it counts as killed"
+    town.kill(other)
+    town.run(500)
+    town.disk(victim).before_call = None
+    town.disk(victim).crash()
+    meta = checkpoints.read_meta(town.disk(victim))
+    assert meta is not None
+    town.folders[victim] = meta.directory_id
+    town.start(victim)
+    town.run(20_000)
+    assert town.record(witness, "a").leader == NO_LEADER
+    town.disk(other).crash()
+    town.start(other)
+    town.run_until(lambda: town.everybody_sees("a", (other, [other, victim])))
+    assert read(town, other, "a") == (0, [b"1"])
 
 
 # ---- a disk is full ----------------------------------------------------------------------------

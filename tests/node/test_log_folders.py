@@ -166,6 +166,8 @@ def test_the_last_folder_takes_the_broker_with_it() -> None:
         assert not made.stopped
         made.disks[index].before_call = fails()
         made.produce(name, batch(b"v"))
+    assert not made.stopped, "first it is tried to have this known after a restart"
+    made.run_jobs()
     (stopped,) = made.stopped
     assert stopped.failed and "no log folder is left" in stopped.reason
 
@@ -310,6 +312,52 @@ def test_a_replica_out_of_sync_is_copied_anew_into_another_folder() -> None:
     away = record(2, leader=2, epoch=4)
     made.topic("a", away.merge(controller_epoch=0, replicas=(1, 2)))
     assert folder_of(made, "a") == 1
+
+
+def test_a_folder_that_failed_is_another_one_afterwards() -> None:
+    """By its id the controller takes it for a replaced one, though its host did not restart."""
+    made = lone("a", "b")
+    for index, disk in enumerate(made.disks):
+        checkpoints.claim_folder(disk, cluster_id="c", node_id=1, directory_id=f"id {index}")
+    made.disks[0].before_call = fails(only="a-0")
+    made.produce("a", batch(b"v"))
+    made.run_jobs()
+    one, other = (checkpoints.read_meta(disk) for disk in made.disks)
+    assert one is not None and one.directory_id != "id 0" and one.node_id == 1
+    assert other is not None and other.directory_id == "id 1"
+
+
+def test_what_could_not_be_written_is_not_found_after_a_restart() -> None:
+    """It is in memory still, as if it had been written, and no later sync writes it."""
+    made = lone("a", replog__durability="fsync", folders=2)
+    made.produce("a", batch(b"1"))
+    made.run_jobs()
+    made.send("a", batch(b"2"), acks=-1)
+    made.disks[0].before_call = fails(calls=("sync",), only=".log")
+    made.run_jobs()
+    assert state(made, 0) is FolderState.FAILED
+    made.restart("a", clean=False)
+    assert values(made, "a") == [b"1"]
+
+
+def test_a_full_folder_is_the_same_one_afterwards() -> None:
+    made = lone("a", "b")
+    checkpoints.claim_folder(made.disks[0], cluster_id="c", node_id=1, directory_id="id")
+    made.disks[0].before_call = full
+    made.produce("a", batch(b"v"))
+    made.run_jobs()
+    made.disks[0].before_call = None
+    found = checkpoints.read_meta(made.disks[0])
+    assert found is not None and found.directory_id == "id"
+
+
+def test_a_folder_that_can_not_be_marked_is_told_of() -> None:
+    made = lone("a", "b")
+    checkpoints.claim_folder(made.disks[0], cluster_id="c", node_id=1, directory_id="id")
+    made.disks[0].before_call = fails()
+    made.produce("a", batch(b"v"))
+    made.run_jobs()
+    assert any("replace it before the next start" in text for text in made.reports)
 
 
 def test_all_folders_failed_before() -> None:

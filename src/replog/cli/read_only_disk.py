@@ -105,6 +105,9 @@ class ReadOnlyDisk:
     def remove_tree(self, path: str) -> None:
         _refuse(path)
 
+    def forget_cached(self) -> None:
+        """Nothing was written."""
+
     def sync_directory(self, path: str) -> None:
         _refuse(path)
 

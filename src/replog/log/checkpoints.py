@@ -27,6 +27,7 @@ __all__ = [
     "WrongFolder",
     "check_folder",
     "claim_folder",
+    "disown",
     "mark_clean_shutdown",
     "partition_of_directory",
     "read",
@@ -200,6 +201,14 @@ def claim_folder(disk: Disk, *, cluster_id: str, node_id: int, directory_id: str
         directory_id = meta.directory_id or directory_id
     _write_meta(disk, cluster_id, node_id, directory_id)
     return directory_id
+
+
+def disown(disk: Disk, directory_id: str) -> None:
+    """Give the log folder another id, as if it had been replaced by another one: what was in it is
+    in doubt. Does nothing to a folder that has none. Raises WrongFolder, DiskError."""
+    meta = read_meta(disk)
+    if meta is not None:
+        _write_meta(disk, meta.cluster_id, meta.node_id, directory_id)
 
 
 def _write_meta(disk: Disk, cluster_id: str, node_id: int, directory_id: str) -> None:

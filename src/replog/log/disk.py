@@ -93,6 +93,14 @@ class Disk(Protocol):
         """Names made, renamed or removed in `path` are on stable storage when this returns."""
         ...
 
+    def forget_cached(self) -> None:
+        """What is read next comes from the device, apart from what is still to be written to it.
+
+        For a folder on which a write failed: what it was to write may be in memory as if it had
+        been written, and would be taken for that after a restart. Raises DiskError.
+        """
+        ...
+
     def read_file(self, path: str) -> bytes | None:
         """The whole of a small file, or None when there is none."""
         ...

@@ -424,15 +424,18 @@ class Controlling:
         for tp, compared in list(draft.power_cut.items())[:REPORTED_MAX]:
             node.report(
                 Level.WARNING,
-                f"{tp}: POWER CUT, records that were on no stable storage may be lost: the hosts "
-                f"of all in-sync replicas restarted; of {compared}, the greatest leads: "
+                f"{tp}: POWER CUT, records that were on no stable storage may be lost: all in-sync "
+                "replicas come from hosts that restarted, or from log folders that had failed; of "
+                f"{compared}, the greatest leads: "
                 f"{draft.partition(tp)}",
             )
         if len(draft.power_cut) > REPORTED_MAX:
             more = len(draft.power_cut) - REPORTED_MAX
             node.report(Level.WARNING, f"POWER CUT: likewise {more} more partitions")
         for broker, lost in draft.suspects.items():
-            what = "its host restarted" if lost == "tail" else "its log folder is another one"
+            what = (
+                "its host restarted" if lost == "tail" else "a log folder is another one, or failed"
+            )
             node.report(
                 Level.WARNING,
                 f"broker {broker} may lack records, as {what}: it leaves ISR and ELR until it has "

@@ -4,7 +4,9 @@
     ONLINE, FULL -> FAILED   any other error, fsync above all: nothing in it can be trusted
 
 Only a restart leads back. A folder that failed once is not tried again: the kernel may have dropped
-what it could not write, so a second try that succeeds would prove nothing.
+what it could not write, so a second try that succeeds would prove nothing. After the restart its
+records are in doubt, on the same host too: the folder takes another id, by which the controller
+takes it for a replaced one. Its broker leaves ISR and ELR, and is back when it has caught up.
 """
 
 from __future__ import annotations
@@ -21,7 +23,7 @@ from replog.log.disk import Disk, DiskError, DiskFull
 from replog.log.errors import LogCorrupt
 from replog.log.files import DELETED_FOLDER_SUFFIX, stray_folder
 from replog.log.partition_log import PartitionLog
-from replog.model.ids import NO_EPOCH, TopicPartition
+from replog.model.ids import NO_EPOCH, TopicPartition, topic_id_text
 from replog.model.outputs import Level
 from replog.node.checkpoint_file import CheckpointFile, Written
 from replog.node.disk_jobs import run_disk_job
@@ -61,6 +63,7 @@ class LogFolder:
         self.disk = setup.disk
         self.state = FolderState.ONLINE
         self.reason = ""  # why it is not online
+        self.settling = False  # it failed, and this is being written down
         self._all_opened = True  # no log in it is as an earlier process left it
         # Of the registration after which it was closed in good order, if it was.
         self.stopped_epoch = NO_EPOCH
@@ -103,7 +106,33 @@ class LogFolder:
         if state is FolderState.FAILED:
             for log, _ in self.unclaimed.values():
                 log.abandon()
+            if self._failed_before is None:
+                self._disown()
         self._node.partitions.folder_changed(self)
+
+    def _disown(self) -> None:
+        """See to it that what is in the folder is in doubt after a restart."""
+        self.settling = True
+        directory_id = topic_id_text(self._node.rng.randbytes(16))
+
+        def work() -> None:
+            self.disk.forget_cached()
+            try:
+                checkpoints.disown(self.disk, directory_id)
+            except checkpoints.WrongFolder as error:
+                raise DiskError(str(error)) from error
+
+        def done(error: DiskError | None) -> None:
+            self.settling = False
+            if error is not None:
+                self._node.report(
+                    Level.ERROR,
+                    f"log folder {self.path} can't be marked as one that failed: replace it before "
+                    f"the next start: {error}",
+                )
+            self._node.partitions.folder_changed(self)
+
+        run_disk_job(self._node, work, done)
 
     # ---- opening ---------------------------------------------------------------------------
 

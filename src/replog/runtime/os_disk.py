@@ -119,6 +119,21 @@ class OsFile:
         return self.path
 
 
+def _forget_cached(path: str) -> None:
+    if not hasattr(os, "posix_fadvise"):
+        return  # macOS has no such call
+    try:
+        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+        try:
+            os.posix_fadvise(descriptor, 0, 0, os.POSIX_FADV_DONTNEED)
+        finally:
+            os.close(descriptor)
+    except FileNotFoundError:
+        return  # it left just now
+    except OSError as error:
+        _refuse("forget", path, error)
+
+
 class OsDisk:
     """One log folder of the real file system."""
 
@@ -188,6 +203,11 @@ class OsDisk:
             return
         except OSError as error:
             _refuse("remove", self._path(path), error)
+
+    def forget_cached(self) -> None:
+        for folder, _, names in os.walk(self.root):
+            for name in names:
+                _forget_cached(os.path.join(folder, name))
 
     def sync_directory(self, path: str) -> None:
         full = self._path(path)

@@ -209,7 +209,7 @@ def test_a_broker_says_so_and_comes_back() -> None:
     take_registrations(made, restarted)
     assert made.changed[TP].failed == ()
     assert made.changed[TP].isr == (1, 2)
-    assert made.changed[TopicPartition("t", 1)].leader == 0
+    assert made.changed[TopicPartition("t", 1)].last_known_elr == (0,)
 
 
 def test_others_that_come_up_change_nothing_for_it() -> None:
