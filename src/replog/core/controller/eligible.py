@@ -12,8 +12,8 @@ too (an ISR is never empty), but are not elected by it: their logs are compared,
 (last epoch, log end offset) leads. The records that only the others' lost tails held are lost,
 which is reported.
 
-A replica that lost its disk, or whose disk failed, is a suspect like any other: with its empty log it
-loses against all.
+A replica that lost its disk, or whose disk failed, is a suspect like any other: with its empty log
+it loses against all.
 """
 
 from collections.abc import Collection
