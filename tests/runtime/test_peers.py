@@ -2,6 +2,7 @@
 
 import os
 import socket
+import sys
 import time
 from dataclasses import replace
 
@@ -15,8 +16,9 @@ from replog.model.messages.metadata import MetadataResponse
 from replog.model.messages.update_cluster import UpdateClusterRequest
 from replog.model.outputs import Channel, Send
 from replog.runtime import handshake
+from replog.runtime.broker import raise_descriptor_limit
 from replog.runtime.handshake import Acceptor, Dialler, HandshakeRefused, Self
-from replog.runtime.limits import Limits
+from replog.runtime.limits import PEER_DESCRIPTOR_MIN, Limits
 from replog.runtime.peers import REFUSED
 
 
@@ -308,6 +310,23 @@ def test_a_brokers_connection_takes_no_clients_place() -> None:
         assert client.is_closed(), "a client that is idle goes"
         time.sleep(0.3)
         assert b.connections() == 3, "brokers stay"
+
+
+def test_a_brokers_connection_is_the_first_to_close_when_the_process_is_killed() -> None:
+    """By its descriptor, which is above all others: peers know of a death before clients ask."""
+    high = sys.platform == "linux" and raise_descriptor_limit() > PEER_DESCRIPTOR_MIN
+    one, two = StubNode(1, 10), StubNode(2, 20)
+    with serving(one) as a, serving(two) as b:
+        a.carry(send(b, ask("early"), 1))
+        answers(one, 1)
+        with Client(b.port) as client:
+            assert client.ask("x") == "x"
+            numbers = {c.peer is not None: c.sock.fileno() for c in b.host._connections.values()}
+            assert numbers[False] < PEER_DESCRIPTOR_MIN
+            assert (numbers[True] >= PEER_DESCRIPTOR_MIN) is high
+        a.carry(send(b, ask("later"), 2))
+        assert isinstance(answers(one, 2)[-1], PeerReplied)
+        assert b.connections() == 1, "it is still the same"
 
 
 def test_stopping_fails_what_is_under_way() -> None:

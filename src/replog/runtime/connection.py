@@ -5,9 +5,11 @@ place. Reading stops, and the client's own window fills, while the client does n
 has too many requests unanswered, or all clients together hold too much memory.
 """
 
+import fcntl
 import logging
 import os
 import socket
+import sys
 from asyncio import AbstractEventLoop
 from typing import Protocol
 
@@ -16,7 +18,7 @@ from replog.model.inputs import Input, PeerIdentity, Received
 from replog.model.messages import Message, Response
 from replog.model.messages.broker_handshake import BrokerHandshakeRequest
 from replog.runtime.handshake import Acceptor, Self
-from replog.runtime.limits import FRAMES_PER_TURN, TURN_MS, Limits
+from replog.runtime.limits import FRAMES_PER_TURN, PEER_DESCRIPTOR_MIN, TURN_MS, Limits
 from replog.runtime.outbox import Outbox, RangeLost
 from replog.wire import CLOSING_ERRORS, FrameBuffer, ParsedRequest, ServerConnection
 from replog.wire.frame import FIRST_CAPACITY
@@ -223,6 +225,23 @@ class Connection:
             self._wire.peer = True
             self.reserved = False
             self._host.proved_peer(self)
+            self._take_high_descriptor()
+
+    def _take_high_descriptor(self) -> None:
+        """Linux closes what a killed process had open from the highest descriptor down: peers hear
+        of the death before the clients do that will ask them who leads now (`node.reach`)."""
+        if sys.platform != "linux":
+            return
+        try:
+            number = fcntl.fcntl(self.sock, fcntl.F_DUPFD_CLOEXEC, PEER_DESCRIPTOR_MIN)
+        except OSError:
+            return  # so many may not be open: then they hear when they hear
+        reading = self._reading
+        self._watch(False)
+        self.sock.close()
+        self.sock = socket.socket(fileno=number)
+        self.sock.setblocking(False)
+        self._watch(reading)
 
     def _may_read(self) -> bool:
         limits = self._host.limits

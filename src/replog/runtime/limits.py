@@ -14,6 +14,9 @@ FRAMES_PER_TURN: Final = 64
 # milliseconds, and with 64 of them for each of fifty clients everybody else waits for seconds.
 TURN_MS: Final = 2.0
 
+# Connections of brokers have descriptors from here on, above any that clients and log files get.
+PEER_DESCRIPTOR_MIN: Final = 15_000
+
 # Connections accepted in one turn, for the same reason.
 ACCEPTS_PER_TURN: Final = 64
 
