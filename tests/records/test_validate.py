@@ -2,6 +2,7 @@
 
 import struct
 import zlib
+from dataclasses import replace
 
 import pytest
 from crc32c import crc32c
@@ -336,3 +337,17 @@ def test_nothing_is_no_zstd_of_records() -> None:
     struct.pack_into(">i", data, 8, HEADER_SIZE - 12)
     struct.pack_into(">I", data, 17, crc32c(data[21:]))
     assert refused(bytes(data))[0] == ErrorCode.INVALID_RECORD
+
+
+@pytest.mark.parametrize("codec", [c for c in Compression if c != Compression.NONE])
+def test_what_a_batch_may_expand_to_at_the_limit_and_one_past_it(codec: Compression) -> None:
+    data = build_batch([Record(0, NOW, None, b"v" * 500)], compression=codec)
+    size = len(build_batch([Record(0, NOW, None, b"v" * 500)])) - HEADER_SIZE
+    assert isinstance(check(data, replace(RULES, decompressed_bytes_max=size)), list)
+    answer = check(data, replace(RULES, decompressed_bytes_max=size - 1))
+    assert isinstance(answer, RefusedBatch) and answer.error is ErrorCode.INVALID_RECORD
+    assert f"expands to {size} bytes" in (answer.message or "")
+
+
+def test_a_batch_that_is_not_compressed_does_not_expand() -> None:
+    assert isinstance(check(build_batch(TWO), replace(RULES, decompressed_bytes_max=1)), list)

@@ -25,7 +25,14 @@ _AT_START = ("listeners", "listener.security.protocol.map")
 _OF_ONE_BROKER = (*_AT_START, "principal.builder.class")
 _OF_ONE_BROKER_PREFIXES = ("ssl.", "sasl.", *OPEN_PREFIXES)
 # What belongs to one listener: its name goes before, as in listener.name.internal.ssl.key.password.
-_OF_ONE_LISTENER = ("ssl.", "principal.builder.class")
+_OF_ONE_LISTENER = (
+    "principal.builder.class",
+    "ssl.client.auth",
+    "ssl.engine.factory.class",
+    "ssl.key.password",
+    "ssl.keystore.",
+    "ssl.truststore.",
+)
 _PLUG_INS = ("metric.reporters",)
 # Pools of threads, which Kafka's brokers let grow and shrink by half at a time.
 _POOLS = frozenset(

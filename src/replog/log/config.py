@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from zlib import crc32
 
-from replog.records.validate import NO_LIMIT_MS, ProduceRules
+from replog.records.validate import NO_LIMIT_BYTES, NO_LIMIT_MS, ProduceRules
 
 CREATE_TIME = "CreateTime"
 LOG_APPEND_TIME = "LogAppendTime"
@@ -22,6 +22,7 @@ class LogConfig:
     segment_index_bytes: int = 10 * 1024 * 1024
     index_interval_bytes: int = 4096
     max_message_bytes: int = 1024 * 1024 + 12
+    max_decompressed_message_bytes: int = NO_LIMIT_BYTES
     message_timestamp_type: str = CREATE_TIME
     message_timestamp_before_max_ms: int = NO_LIMIT_MS
     message_timestamp_after_max_ms: int = _HOUR_MS
@@ -68,6 +69,7 @@ class LogConfig:
         return ProduceRules(
             max_message_bytes=self.max_message_bytes,
             segment_bytes=self.segment_bytes,
+            decompressed_bytes_max=self.max_decompressed_message_bytes,
             compacted=self.compacted,
             log_append_time=self.log_append_time,
             timestamp_before_max_ms=self.message_timestamp_before_max_ms,

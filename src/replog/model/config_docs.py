@@ -144,7 +144,7 @@ DOCS: Final[dict[str, str]] = {
     "max.connections": "Most connections to this broker at a time.",
     "max.connections.per.ip": "Most connections from one address at a time.",
     "max.decompressed.message.bytes": (
-        "A batch that must be expanded and holds more bytes than this is refused."
+        "A compressed batch whose records take more bytes than this is refused."
     ),
     "max.incremental.fetch.session.cache.slots": (
         "Most fetch sessions that a broker remembers (KIP-227)."

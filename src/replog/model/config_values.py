@@ -134,9 +134,10 @@ def _check(key: ConfigKey, text: str, value: Value) -> None:
 
 def _check_throttled(key: ConfigKey, text: str) -> None:
     """`*`, nothing, or pairs PARTITION:BROKER, among which may be empty ones."""
-    if text.strip() == "*":
+    items = [part.strip() for part in text.split(",") if part.strip()]
+    if items == ["*"]:
         return
-    for item in filter(None, (part.strip() for part in text.split(","))):
+    for item in items:
         partition, colon, broker = item.partition(":")
         if not (colon and partition.isdecimal() and broker.isdecimal()):
             raise _refusal(key, text, "* or a list PARTITION:BROKER,PARTITION:BROKER expected")

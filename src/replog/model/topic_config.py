@@ -29,6 +29,7 @@ class _TopicValues:
     flush_ms: int
     index_interval_bytes: int
     max_compaction_lag_ms: int
+    max_decompressed_message_bytes: int
     max_message_bytes: int
     message_timestamp_after_max_ms: int
     message_timestamp_before_max_ms: int

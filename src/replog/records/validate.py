@@ -13,7 +13,12 @@ from typing import Final, NamedTuple
 
 from replog.model.errors import ErrorCode, Refused
 from replog.records.batch import RECORD_SIZE_MIN, records_of
-from replog.records.compression import DECOMPRESSED_BYTES_MAX, Compression, plausible
+from replog.records.compression import (
+    DECOMPRESSED_BYTES_MAX,
+    Compression,
+    decompress,
+    plausible,
+)
 from replog.records.errors import CorruptBatch, UndecodablePayload
 from replog.records.header import (
     CONTROL_BIT,
@@ -32,6 +37,7 @@ from replog.records.varint import read_varint
 from replog.records.walk import check_records
 
 NO_LIMIT_MS: Final = 2**63 - 1
+NO_LIMIT_BYTES: Final = 2**31 - 9  # Kafka's default: the longest array that a JVM has
 
 # Plain batches that are walked by their lengths: at most 10 us for these, 2 us for a single record.
 WALKED_BYTES_MAX: Final = 4096
@@ -53,6 +59,7 @@ class ProduceRules:
 
     max_message_bytes: int
     segment_bytes: int
+    decompressed_bytes_max: int = NO_LIMIT_BYTES
     compacted: bool = False
     log_append_time: bool = False
     timestamp_before_max_ms: int = NO_LIMIT_MS
@@ -238,7 +245,8 @@ def _records_matter(header: BatchHeader, rules: ProduceRules, now_ms: int) -> bo
     )
     marked = bool(header.attributes & LOG_APPEND_TIME_BIT)
     unset = header.max_timestamp < max(header.base_timestamp, NO_TIMESTAMP)
-    return out_of_bounds or marked or unset or rules.compacted
+    packed = header.compression and rules.decompressed_bytes_max < NO_LIMIT_BYTES
+    return bool(out_of_bounds or marked or unset or rules.compacted or packed)
 
 
 def look_inside(
@@ -255,11 +263,26 @@ def look_inside(
     says wrongly of the largest timestamp is put right in `buffer`. Only the records are checked.
     """
     try:
-        return _look_inside(buffer, header, rules, now_ms, limit)
+        return _too_much(buffer, header, rules, limit) or _look_inside(
+            buffer, header, rules, now_ms, limit
+        )
     except UndecodablePayload as error:
         return RefusedBatch(ErrorCode.UNKNOWN_SERVER_ERROR, str(error))
     except CorruptBatch as error:
         return _invalid(str(error))
+
+
+def _too_much(
+    buffer: memoryview, header: BatchHeader, rules: ProduceRules, limit: int
+) -> RefusedBatch | None:
+    """Whether the records take more room than the topic allows once they are expanded."""
+    most = rules.decompressed_bytes_max
+    if header.compression == Compression.NONE or most >= limit:
+        return None
+    size = len(decompress(header.compression, buffer[HEADER_SIZE : header.length], limit))
+    if size <= most:
+        return None
+    return _invalid(f"the batch expands to {size} bytes, max.decompressed.message.bytes is {most}")
 
 
 def _look_inside(
