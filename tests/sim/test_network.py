@@ -1,5 +1,6 @@
 """The simulated network keeps order and loses only tails."""
 
+from itertools import pairwise
 from typing import Any
 
 import pytest
@@ -118,3 +119,29 @@ def test_what_is_due_at_one_instant_keeps_its_order() -> None:
     schedule.run_until(5.0)
     assert order == ["x0", "y0", "x1", "y1"]
     assert schedule.now_ms == 5.0
+
+
+def test_a_sender_that_falls_silent_is_noticed_late_and_what_it_sent_arrives() -> None:
+    bench = Bench()
+    bench.pipe.put("sent")
+    bench.pipe.fall_silent(500.0)
+    bench.pipe.put("never sent")
+    bench.schedule.run_until(499.0)
+    assert bench.items == ["sent"]
+    bench.schedule.run_until(501.0)
+    assert isinstance(bench.items[-1], EndOfStream) and len(bench.items) == 2
+
+
+def test_a_link_that_drips_has_a_pause_after_each_message() -> None:
+    bench = Bench()
+    bench.network.drip([("a", "b")], 100.0)
+    for number in range(4):
+        bench.pipe.put(number)
+    bench.schedule.run_until(1_000.0)
+    times = [at for at, _ in bench.got]
+    assert all(later - earlier >= 99.9 for earlier, later in pairwise(times))
+    bench.network.drip([("a", "b")], 0.0)
+    began = bench.schedule.now_ms
+    bench.pipe.put("quick")
+    bench.schedule.run_until(2_000.0)
+    assert bench.got[-1][0] - began < 99.0

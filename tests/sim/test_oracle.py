@@ -2,14 +2,17 @@
 
 import json
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
+from replog.core.controller.stored import LOSSES, encode_losses
 from replog.model.coordination import CONTROLLER_EPOCH, Check, SetData, StoredNode
 from replog.model.ids import topic_id_text
 from replog.records.batch import Record, build_batch
 from replog.records.header import BatchHeader, iterate
-from replog.sim.records_watch import RecordsWatch, Stored
+from replog.sim.records_watch import Change, RecordsWatch, Stored
+from replog.sim.replicas_watch import Committed
 from replog.sim.shadows import Names, Shadow
 from replog.sim.violation import Violation
 
@@ -91,6 +94,7 @@ def nodes(record: Stored, controller_epoch: int = 2) -> dict[str, StoredNode]:
         "controller_epoch": record.controller_epoch,
         "isr": list(record.isr),
         "elr": list(record.elr),
+        "last_known_elr": list(record.suspects),
     }
     return {
         CONTROLLER_EPOCH: StoredNode(str(controller_epoch).encode(), 1, 1),
@@ -99,18 +103,20 @@ def nodes(record: Stored, controller_epoch: int = 2) -> dict[str, StoredNode]:
     }
 
 
-def write(watch: RecordsWatch, record: Stored) -> list[object]:
+def write(watch: RecordsWatch, record: Stored, *, losses: int = 0) -> list[Change]:
     operations = (Check(CONTROLLER_EPOCH, 1), SetData(PATH, b""))
-    return list(watch.on_write(operations, {}, nodes(record)))
+    after = nodes(record)
+    after[LOSSES] = StoredNode(encode_losses(losses, 0), 0, 1)
+    return watch.on_write(operations, {}, after)
 
 
-ALLOWED = {
+ALLOWED: dict[str, dict[str, Any]] = {
     "a member of the ISR is elected": {"leader": 2, "isr": (2,), "leader_epoch": 5},
     "a member of the ELR is elected": {"leader": 3, "isr": (3,), "elr": (2,), "leader_epoch": 5},
     "offline": {"leader": -1, "leader_epoch": 5},
     "a follower joins": {"isr": (1, 2, 3), "elr": ()},
 }
-FORBIDDEN = {
+FORBIDDEN: dict[str, dict[str, Any]] = {
     "rises with every change of the leader": {"leader": 2},
     "partition epoch rises": {"isr": (1,), "partition_epoch": 7},
     "never fall": {"leader_epoch": 3},
@@ -136,7 +142,7 @@ FORBIDDEN = {
 def test_what_a_controller_may_store(name: str) -> None:
     watch = RecordsWatch()
     write(watch, BEFORE)
-    after = replace(BEFORE, partition_epoch=8, **ALLOWED[name])  # type: ignore[arg-type]
+    after = replace(BEFORE, partition_epoch=8, **ALLOWED[name])
     assert len(write(watch, after)) == 1
     assert watch.records[KEY] == after
     assert write(watch, after) == [], "no change"
@@ -148,7 +154,7 @@ def test_what_it_may_not(rule: str) -> None:
     write(watch, BEFORE)
     changes = {"partition_epoch": 8, **FORBIDDEN[rule]}
     with pytest.raises(Violation, match=rule):
-        write(watch, replace(BEFORE, **changes))  # type: ignore[arg-type]
+        write(watch, replace(BEFORE, **changes))
 
 
 def test_a_write_without_the_fence_of_the_controller() -> None:
@@ -161,3 +167,55 @@ def test_a_controller_epoch_that_falls() -> None:
     watch.on_write((), {}, nodes(BEFORE, controller_epoch=5))
     with pytest.raises(Violation, match="controller epoch never falls"):
         watch.on_write((), {}, nodes(BEFORE, controller_epoch=4))
+
+
+# ---- losses -------------------------------------------------------------------------------------
+
+STRANGER = replace(
+    BEFORE, replicas=(1, 2, 3, 4), leader=4, isr=(4,), elr=(), leader_epoch=5, partition_epoch=8
+)
+
+
+def test_an_election_that_may_lose_records_is_counted() -> None:
+    watch = RecordsWatch()
+    write(watch, replace(BEFORE, replicas=(1, 2, 3, 4)))
+    (change,) = write(watch, STRANGER, losses=1)
+    assert change.loses
+    assert watch.losses == 1
+
+
+def test_whose_host_restarted_is_a_stranger_to_his_own_isr() -> None:
+    suspected = replace(BEFORE, isr=(1,), leader=-1, elr=(), suspects=(1, 2), leader_epoch=5)
+    led = replace(suspected, leader=1, suspects=(), leader_epoch=6, partition_epoch=8)
+    watch = RecordsWatch()
+    write(watch, suspected)
+    assert suspected.electable == ()
+    with pytest.raises(Violation, match="only a member of ISR or ELR"):
+        write(watch, led)
+    watch = RecordsWatch()
+    write(watch, suspected)
+    assert [change.loses for change in write(watch, led, losses=1)] == [True]
+
+
+def test_what_a_lossy_election_leaves_is_what_is_committed() -> None:
+    committed, leader = Committed(), Shadow()
+    for batch in Shadow().extend([header(0, 0), header(1, 0), header(2, 1)], "log"):
+        committed.log.add(batch)
+    leader.extend([header(0, 0), header(1, 2)], "leader")
+    committed.cut(leader)
+    assert committed.log.end == 1
+    assert [committed.was_lost(offset) for offset in range(4)] == [False, True, True, False]
+
+
+def test_a_log_that_begins_late_goes_on_from_what_was_before() -> None:
+    whole = Shadow()
+    whole.extend([header(0, 0), header(1, 0, count=2), header(3, 1)], "whole")
+    before = whole.chain_at(1)
+    assert before is not None
+    late = Shadow(1, before)
+    late.extend([header(1, 0, count=2), header(3, 1)], "late")
+    assert late.chain == whole.chain
+    assert late.chain_at(1) == before
+    assert Shadow(1, before + 1).extend([header(1, 0, count=2)], "other")[0].chain != late.chain_at(
+        3
+    )
