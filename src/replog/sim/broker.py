@@ -19,6 +19,7 @@ from replog.model.outputs import (
     Send,
     Stopped,
 )
+from replog.node.log_folder import FolderSetup
 from replog.node.node import Node
 from replog.sim.chance import Chance
 from replog.sim.connection import Connection, Dialer
@@ -51,7 +52,9 @@ class Surroundings(Protocol):
     coordinator: CoordinatorService
     observer: Observer
 
-    def make_node(self, host: Host, *, now_ms: float, wall_ms: int) -> Node: ...
+    def make_node(
+        self, host: Host, folders: Sequence[FolderSetup], *, now_ms: float, wall_ms: int
+    ) -> Node: ...
 
     def dial(
         self, dialer: Dialer, source: str, broker_id: int, peer: PeerIdentity | None
@@ -73,7 +76,7 @@ class Life(Target):
     """One process, from its start to its end. `step` is the node's only door, as in the real
     world."""
 
-    def __init__(self, world: Surroundings, host: Host) -> None:
+    def __init__(self, world: Surroundings, host: Host, folders: Sequence[FolderSetup]) -> None:
         host.incarnations += 1
         super().__init__(f"{host.place}.{host.incarnations}")
         self.host = host
@@ -97,7 +100,7 @@ class Life(Target):
         dial = self._dial
         self.peers = Peers(self, world.schedule, dial)
         now, wall = self._clocks()
-        self.node = world.make_node(host, now_ms=now, wall_ms=wall)
+        self.node = world.make_node(host, folders, now_ms=now, wall_ms=wall)
 
     @property
     def broker_epoch(self) -> int:

@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from typing import Final
 
-from replog.sim.fault_kinds import Fault, Promise
+from replog.sim.fault_kinds import Fault
 from replog.sim.host import Host
 from replog.sim.occurrence import Occurrence
 
@@ -30,20 +30,21 @@ def _full(it: Occurrence) -> bool:
 
 
 def _error(it: Occurrence) -> bool:
-    """Calls to a host's disk fail for a while: all that change something, or syncs alone.
-
-    Pages that a sync did not write are lost by a power cut, however often they are synced later:
-    so syncs do not fail where power cuts are only allowed up to a number.
-    """
+    """Calls to a host's disk fail for a while: all that change something, or only syncs, or all but
+    those. The folder is not trusted any more, as if it had been replaced."""
     host = it.host()
-    may_sync = it.scene.plan.promise is Promise.KEPT
-    way = it.way("all", "sync") if may_sync else "write"
-    lasts_ms = it.lasts_ms(300.0)
+    if not it.scene.doubts.may_hurt(host):
+        return False
+    way, lasts_ms = it.way("all", "sync", "write"), it.lasts_ms(300.0)
     it.note(host, f"its disk fails ({way}) for {lasts_ms:.0f} ms")
+    it.scene.doubts.hurt(host)
     host.troubles.fail(way)
+    life = host.life
 
     def mend() -> None:
         host.troubles.work_again()
+        if host.life is not None and host.life is life and not host.useless:
+            it.scene.doubts.spare(host)  # nobody has noticed
         host.restart_if_useless()
 
     it.mend_after(lasts_ms, mend)

@@ -4,6 +4,7 @@ import json
 from collections.abc import Sequence
 
 from replog.core.controller.stored import broker_life_path
+from replog.model.coordination import StoredNode
 from replog.sim.fault_kinds import Promise
 from replog.sim.host import Host
 from replog.sim.mem_coordination import MemTree
@@ -28,11 +29,16 @@ class Doubts:
         self._records = records
         self._promise = promise
         self._at_once_max = at_once_max
-        self._hurt: dict[int, None] = {}
+        self._hurt: dict[int, int] = {}  # broker -> processes it had had when it was hurt
+        self._lives: dict[int, tuple[StoredNode, tuple[str, str]]] = {}  # boot and folders
 
     def hurt(self, host: Host) -> None:
-        """`host` lost something."""
-        self._hurt[host.broker_id] = None
+        """`host` lost something, or is about to."""
+        self._hurt[host.broker_id] = host.incarnations
+
+    def spare(self, host: Host) -> None:
+        """`host` has lost nothing after all."""
+        self._hurt.pop(host.broker_id, None)
 
     def may_hurt(self, host: Host) -> bool:
         """Whether the promise of the run allows that `host` loses something now."""
@@ -48,11 +54,14 @@ class Doubts:
         node = self._tree.nodes.get(broker_life_path(broker))
         if node is None:
             return broker in self._hurt
-        life = json.loads(node.data)
-        return (life["boot_id"], life["folder_id"]) != (host.boot_id, host.folder_id)
+        known = self._lives.get(broker)
+        if known is None or known[0] is not node:
+            life = json.loads(node.data)
+            known = self._lives[broker] = node, (life["boot_id"], life["folder_id"])
+        return known[1] != (host.boot_id, host.folder_id)
 
     def _has_recovered(self, broker: int) -> bool:
-        if self.unknown(broker):
+        if self.unknown(broker) or self._hosts[broker].incarnations <= self._hurt[broker]:
             return False
         return all(
             broker in record.isr and broker not in record.suspects

@@ -89,14 +89,15 @@ LOSING: Final = {
     Fault.POWER_CUT: (Promise.TAILS, Promise.FSYNC, Promise.NONE),
     Fault.POWER_CUT_ALL: (Promise.FSYNC, Promise.NONE),
     Fault.EMPTY_DISK: (Promise.TAILS, Promise.NONE),
+    Fault.DISK_ERROR: (Promise.TAILS, Promise.NONE),
 }
 
 FIRST_FAULT_MS: Final = 250.0  # the cluster gets time to form
 LEAST_GAP_MS: Final = 5.0
 # Of every so many milliseconds some have no new faults, so that the cluster gets somewhere.
-ROUND_MS: Final = 5000.0
-CALM_FROM_MS: Final = 2000.0
-CALM_UNTIL_MS: Final = 3200.0
+ROUND_MS: Final = 4000.0
+CALM_FROM_MS: Final = 1500.0
+CALM_UNTIL_MS: Final = 2400.0
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,9 +5,12 @@ from __future__ import annotations
 from random import Random
 from typing import TYPE_CHECKING, Final
 
+from replog.log.checkpoints import META_PROPERTIES, claim_folder, read_meta
+from replog.log.disk import DiskError
 from replog.node.log_folder import FolderSetup, FolderState
 from replog.sim.disk_troubles import DiskTroubles
 from replog.sim.mem_disk import MemDisk
+from replog.sim.mem_file import Inode
 from replog.sim.timeline import Timeline
 
 if TYPE_CHECKING:
@@ -32,6 +35,7 @@ class Host:
         self._disks_ever = 0
         self._folders = folders
         self.disks: list[MemDisk] = []
+        self._ids: dict[MemDisk, tuple[Inode | None, str]] = {}
         self.replace_disk()
 
     @property
@@ -41,12 +45,33 @@ class Host:
 
     @property
     def folder_id(self) -> str:
-        """Another one with other disks."""
-        return f"disks {self._disks_ever} of {self.place}"
+        """What the log folders call themselves now: others than before, when they are others, or
+        are not trusted any more."""
+        return ",".join(sorted(self._id_of(disk) for disk in self.disks))
 
-    def folders(self) -> list[FolderSetup]:
-        """What a node is given."""
-        return [FolderSetup(f"/data/{index}", disk) for index, disk in enumerate(self.disks)]
+    def _id_of(self, disk: MemDisk) -> str:
+        path = META_PROPERTIES
+        inode = disk.inode(path) if disk.exists(path) else None
+        known = self._ids.get(disk)
+        if known is None or known[0] is not inode:  # the file is replaced, never changed
+            meta = None if inode is None else read_meta(disk)
+            known = self._ids[disk] = inode, "" if meta is None else meta.directory_id
+        return known[1]
+
+    def claim(self, cluster_id: str) -> list[FolderSetup]:
+        """What a node is given, as `runtime.log_dirs` has it. CrashNow may come out of it."""
+        setups = []
+        for index, disk in enumerate(self.disks):
+            fresh = f"folder {index} of {self.place}, disks {self._disks_ever}"
+            failed = None
+            try:
+                claim_folder(
+                    disk, cluster_id=cluster_id, node_id=self.broker_id, directory_id=fresh
+                )
+            except DiskError as error:
+                failed = str(error)
+            setups.append(FolderSetup(f"/data/{index}", disk, failed))
+        return setups
 
     # ---- what is done to it, while no process runs ----------------------------------------------
 
@@ -65,6 +90,7 @@ class Host:
         """Empty disks from now on, without any trouble."""
         self._disks_ever += 1
         self.disks = [MemDisk() for _ in range(self._folders)]
+        self._ids.clear()
         self.troubles = DiskTroubles(self.disks)
 
     # ---- what is mended -------------------------------------------------------------------------
@@ -73,11 +99,16 @@ class Host:
         """The disks are quick again."""
         self.job_mean_ms = JOB_MEAN_MS
 
+    @property
+    def useless(self) -> bool:
+        """A process runs that does not use one of its folders, or not fully."""
+        if self.life is None:
+            return False
+        folders = self.life.node.partitions.logs.folders
+        return any(folder.state is not FolderState.ONLINE for folder in folders)
+
     def restart_if_useless(self) -> None:
         """An operator sees that a folder is not used any more, and restarts the broker."""
-        if self.life is None:
-            return
-        folders = self.life.node.partitions.logs.folders
-        if any(folder.state is not FolderState.ONLINE for folder in folders):
+        if self.life is not None and self.useless:
             self.timeline.note(self.life.now_ms, "told to stop, as a log folder is not used")
             self.life.stop()

@@ -3,6 +3,7 @@ watches."""
 
 import itertools
 import random
+from collections.abc import Sequence
 from functools import lru_cache
 
 from replog.model.cluster import Endpoint
@@ -18,6 +19,7 @@ from replog.model.messages.metadata import MetadataRequest
 from replog.model.messages.offset_commit import OffsetCommitRequest
 from replog.model.messages.offset_fetch import OffsetFetchRequest
 from replog.model.messages.produce import ProduceRequest
+from replog.node.log_folder import FolderSetup
 from replog.node.node import Node, NodeSetup
 from replog.sim.admin import SimAdmin
 from replog.sim.broker import Life, Observer
@@ -33,6 +35,7 @@ from replog.sim.faults import Faults
 from replog.sim.history import History
 from replog.sim.host import Host
 from replog.sim.lives import TOPIC, TopicLives
+from replog.sim.mem_disk import CrashNow
 from replog.sim.mover import SimMover
 from replog.sim.network import Network
 from replog.sim.plan import CALM, Plan
@@ -219,11 +222,20 @@ class World:
 
     def start_process(self, host: Host) -> None:
         """A new process on the disk of `host`; nothing else is left of the last one."""
-        host.life = life = Life(self, host)
+        try:
+            folders = host.claim(CLUSTER_ID)
+        except CrashNow as crash:
+            host.crash()
+            host.timeline.note(self.schedule.now_ms, f"crashed while starting: {crash}")
+            self.faults.died(host, failed=False)
+            return
+        host.life = life = Life(self, host, folders)
         host.timeline.note(self.schedule.now_ms, f"process {life.name} starts")
         life.start()
 
-    def make_node(self, host: Host, *, now_ms: float, wall_ms: int) -> Node:
+    def make_node(
+        self, host: Host, folders: Sequence[FolderSetup], *, now_ms: float, wall_ms: int
+    ) -> Node:
         """The production node, as `runtime.broker` makes it."""
         config = _broker_config(host.broker_id, len(host.disks), tuple(self.plan.settings.items()))
         setup = NodeSetup(
@@ -235,7 +247,7 @@ class World:
             folder_id=host.folder_id,
         )
         rng = random.Random(f"{self.plan.seed}/node/{host.broker_id}/{host.incarnations}")
-        return Node(setup, host.folders(), rng, now_ms=now_ms, wall_ms=wall_ms)
+        return Node(setup, folders, rng, now_ms=now_ms, wall_ms=wall_ms)
 
     def died(self, host: Host, why: str, *, failed: bool) -> None:
         """A process is gone."""
