@@ -1,11 +1,11 @@
 """Plans as files, runs made small, and the files that are kept."""
 
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from tests.sim.mutants import mutated
-from tests.sim.storm import stormy
 
+from replog.sim.fault_kinds import Fault
 from replog.sim.plan import Plan, make_plan
 from replog.sim.scenario import BadScenario, Scenario, from_text, to_text
 from replog.sim.shrink import shrink, size
@@ -47,31 +47,51 @@ def test_a_file_that_is_not_understood_is_refused(old: str, new: str, why: str) 
     assert why in str(refused.value)
 
 
-def smallest(plan: Plan, rule: str, failed_at_ms: float) -> Plan:
-    """Drive the shrinking in this process."""
-    steps, index = shrink(plan, failed_at_ms), None
+def smallest(plan: Plan, failed_at_ms: float, fails: Callable[[Plan], bool]) -> tuple[Plan, int]:
+    """What is left of `plan`, and how many candidates were tried."""
+    steps, index, tried = shrink(plan, failed_at_ms), None, 0
     while True:
         try:
             candidates = steps.send(index)
         except StopIteration as done:
-            small: Plan = done.value
-            return small
-        failing = (i for i, plan in enumerate(candidates) if simulate(plan).rule == rule)
-        index = next(failing, None)
+            return done.value, tried
+        index = None
+        for number, candidate in enumerate(candidates):
+            tried += 1
+            if fails(candidate):
+                index = number
+                break
 
 
-def test_a_failing_run_is_made_small() -> None:
-    with mutated("a new leader takes its log end for committed"):
-        plan, outcome = next(
-            (plan, outcome)
-            for seed in range(20)
-            if not (outcome := simulate(plan := stormy(seed))).passed
+def test_shrinking_leaves_what_a_failure_needs() -> None:
+    """It takes two faults far apart, a producer with acks=all, a second partition, and a while."""
+    rates = dict.fromkeys((Fault.CRASH, Fault.PAUSE, Fault.EXPIRE), 150.0)
+    plan = make_plan(1, duration_ms=5000.0, rates=rates)
+    one, other = plan.events[5], plan.events[-7]
+    assert len(plan.events) > 60
+
+    def fails(candidate: Plan) -> bool:
+        return (
+            {one, other} <= set(candidate.events)
+            and any(producer.acks == -1 for producer in candidate.producers)
+            and sum(count for _, count in candidate.topics) >= 2
+            and candidate.duration_ms >= other.at_ms
         )
-        small = smallest(plan, outcome.rule, outcome.virtual_ms)
-        assert simulate(small).rule == outcome.rule
-    assert len(small.events) <= 2 < len(plan.events)
+
+    small, tried = smallest(plan, plan.duration_ms - 10.0, fails)
+    assert small.events == (one, other)
+    assert len(small.producers) == 1 and small.producers[0].batches_max <= 1
+    assert not small.consumers and not small.committers and not small.moves
+    assert sum(count for _, count in small.topics) == 2 == small.brokers
+    assert other.at_ms <= small.duration_ms < 1.2 * other.at_ms
+    assert not small.topic_settings and not small.framed
+    assert tried < 150
     assert all(size(small)[name] <= before for name, before in size(plan).items())
-    assert simulate(small).passed, "it is the broken rule that fails, not the small world"
+
+
+def test_what_can_not_be_smaller_stays() -> None:
+    plan = make_plan(1, duration_ms=1000.0)
+    assert smallest(plan, 1000.0, lambda candidate: False)[0] == plan
 
 
 @pytest.mark.parametrize("path", KEPT, ids=lambda path: path.stem)
