@@ -340,6 +340,22 @@ def test_what_could_not_be_written_is_not_found_after_a_restart() -> None:
     assert values(made, "a") == [b"1"]
 
 
+def test_a_folder_that_can_not_be_marked_keeps_what_is_in_memory() -> None:
+    """With less in it and its old id, it would be trusted after the next start."""
+    made = lone("a", replog__durability="fsync", folders=2)
+    checkpoints.claim_folder(made.disks[0], cluster_id="c", node_id=1, directory_id="id")
+    made.produce("a", batch(b"1"))
+    made.run_jobs()
+    made.send("a", batch(b"2"), acks=-1)
+    made.disks[0].before_call = fails(calls=("sync",))
+    made.run_jobs()
+    assert state(made, 0) is FolderState.FAILED
+    found = checkpoints.read_meta(made.disks[0])
+    assert found is not None and found.directory_id == "id"
+    made.restart("a", clean=False)
+    assert values(made, "a") == [b"1", b"2"]
+
+
 def test_a_full_folder_is_the_same_one_afterwards() -> None:
     made = lone("a", "b")
     checkpoints.claim_folder(made.disks[0], cluster_id="c", node_id=1, directory_id="id")

@@ -116,11 +116,12 @@ class LogFolder:
         directory_id = topic_id_text(self._node.rng.randbytes(16))
 
         def work() -> None:
-            self.disk.forget_cached()
+            # First the name: a folder that has less than before and its old name is trusted.
             try:
                 checkpoints.disown(self.disk, directory_id)
             except checkpoints.WrongFolder as error:
                 raise DiskError(str(error)) from error
+            self.disk.forget_cached()
 
         def done(error: DiskError | None) -> None:
             self.settling = False
