@@ -175,24 +175,6 @@ def test_pages_that_a_sync_could_not_write_are_lost_although_the_next_one_succee
     assert outcomes(prepare) == {b"safe" + bytes(5) + b"-more"}
 
 
-def test_a_bit_that_flips_on_the_medium_stays_flipped() -> None:
-    disk = MemDisk()
-    disk.write_file("f", b"abc")
-    disk.inode("f").rot(1, 0)
-    assert content(disk, "f") == b"acc"
-    disk.power_cut(Random(1))
-    assert content(disk, "f") == b"acc"
-
-
-def test_a_reader_may_get_other_bytes_than_are_there() -> None:
-    disk = MemDisk()
-    disk.write_file("f", b"abc")
-    disk.after_read = lambda path, data: data.replace(b"b", b"#")
-    assert (disk.open("f").read(0, 3), content(disk, "f")) == (b"a#c", b"a#c")
-    disk.after_read = None
-    assert content(disk, "f") == b"abc"
-
-
 def test_the_same_seed_does_the_same() -> None:
     def disk_after(seed: int) -> dict[str, bytes | None]:
         disk = MemDisk()

@@ -14,7 +14,6 @@ from replog.log.disk import Buffer, DiskError, DiskFull
 from replog.sim.mem_file import Directory, Inode
 
 BeforeCall = Callable[[str, str], None]
-AfterRead = Callable[[str, bytes], bytes]
 
 
 class CrashNow(BaseException):
@@ -59,10 +58,8 @@ class MemFile:
         return len(joined)
 
     def read(self, position: int, length: int) -> bytes:
-        disk = self._disk
-        disk.reads += 1
-        data = bytes(self._inode.data[position : position + length])
-        return data if disk.after_read is None else disk.after_read(self.path, data)
+        self._disk.reads += 1
+        return bytes(self._inode.data[position : position + length])
 
     def size(self) -> int:
         return len(self._inode.data)
@@ -98,13 +95,11 @@ class MemDisk:
 
     It may raise DiskError, and the call fails, or CrashNow, and the process ends inside the step:
     whoever catches that calls `crash`, or `power_cut`, before the folder is used again.
-    `after_read` sees (path, bytes) of each read, and returns what the reader gets.
     """
 
     def __init__(self) -> None:
         self.lives = 0  # processes that have ended: files that they opened are stale
         self.before_call: BeforeCall | None = None
-        self.after_read: AfterRead | None = None
         self.reads = 0  # of open files so far: tests hold to it who should need none
         self._directories: dict[str, Directory] = {"": Directory()}
         self._durable_directories = dict(self._directories)
@@ -234,10 +229,7 @@ class MemDisk:
 
     def read_file(self, path: str) -> bytes | None:
         inode = self._find(path)
-        if inode is None:
-            return None
-        data = bytes(inode.data)
-        return data if self.after_read is None else self.after_read(path, data)
+        return None if inode is None else bytes(inode.data)
 
     def write_file(self, path: str, data: bytes) -> None:
         temporary = f"{path}.tmp"

@@ -62,14 +62,6 @@ class Inode:
         self.data = bytearray(self._on_medium())
         self._unwritten = (0, 0)
 
-    def rot(self, position: int, bit: int) -> None:
-        """A bit flips on the medium."""
-        self.data[position] ^= 1 << bit
-        if position < len(self.durable):
-            changed = bytearray(self.durable)
-            changed[position] = self.data[position]
-            self.durable = bytes(changed)
-
     def lose_power(self, rng: Random) -> None:
         """Whatever was not synced is kept or dropped, sector by sector, and the size apart."""
         if not self.dirty:
