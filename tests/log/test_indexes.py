@@ -22,7 +22,7 @@ def offset_index(disk: MemDisk, entries: list[tuple[int, int]]) -> OffsetIndex:
     index = OffsetIndex(disk, "s", BASE)
     index.create()
     for offset, position in entries:
-        index.append(offset, position)
+        index.append(offset, position, offset)
     return index
 
 
@@ -58,11 +58,20 @@ def test_bytes_of_the_time_index() -> None:
 @given(RISING, st.integers(-5, 1_600))
 def test_offset_lookups(steps: list[int], wanted: int) -> None:
     entries = [(BASE + step, 3 * step) for step in steps]
-    index = offset_index(MemDisk(), entries)
+    disk = MemDisk()
+    index = offset_index(disk, entries)
     before = [p for o, p in entries if o <= BASE + wanted]
     assert index.position_before(BASE + wanted) == (before[-1] if before else 0)
     below = [(p, o) for o, p in entries if p <= wanted]
-    assert index.entry_at_most(wanted) == (below[-1] if below else (0, 0))
+    entry = (*below[-1], below[-1][1]) if below else (0, 0, -1)
+    assert index.entry_at_most(wanted) == entry
+    index.write_pending()
+    again = OffsetIndex(disk, "s", BASE)
+    if again.load(1_000_000):  # an entry at position 0 is none
+        assert again.entry_at_most(wanted) == (*entry[:2], -1)
+        if below:
+            again.learn_base(entry[0], BASE + 7)
+            assert again.entry_at_most(wanted) == (*entry[:2], BASE + 7)
     exact = [o for o, p in entries if p == wanted]
     assert index.offset_at(wanted) == (exact[0] if exact else None)
 
@@ -88,7 +97,7 @@ def test_cut_indexes_are_short_in_memory_and_on_disk(
         times.write_pending()
     index.truncate(cut)
     times.truncate(BASE + cut)
-    index.append(BASE + 5_000, 5_000)
+    index.append(BASE + 5_000, 5_000, BASE + 5_000)
     times.append_if_later(5_000, BASE + 5_000)
     index.write_pending()
     times.write_pending()
@@ -156,9 +165,9 @@ def test_entries_are_written_many_at_a_time() -> None:
     index = offset_index(disk, [])
     at_once = PENDING_BYTES_MAX // 8
     for number in range(1, at_once):
-        index.append(BASE + number, number)
+        index.append(BASE + number, number, BASE + number)
     assert not writes
-    index.append(BASE + at_once, at_once)
+    index.append(BASE + at_once, at_once, BASE + at_once)
     assert writes == ["append"]
     assert len(disk.read_file("s.index") or b"") == PENDING_BYTES_MAX
 
@@ -169,7 +178,7 @@ def test_a_write_that_fails_half_way_is_made_good() -> None:
     index.write_pending()
     file = disk.open("s.index")
     file.append((b"half",))
-    index.append(BASE + 2, 20)
+    index.append(BASE + 2, 20, BASE + 2)
     index.write_pending()
     assert disk.read_file("s.index") == struct.pack(">iiii", 1, 10, 2, 20)
 
@@ -184,7 +193,7 @@ def test_a_full_disk_does_not_fail_an_append_but_is_heard_of_when_sealing() -> N
 
     disk.before_call = full
     for number in range(1, PENDING_BYTES_MAX // 4):
-        index.append(BASE + number, number)
+        index.append(BASE + number, number, BASE + number)
     with pytest.raises(DiskError):
         index.write_pending()
     disk.before_call = None

@@ -124,6 +124,31 @@ def test_a_large_read_looks_only_at_its_end() -> None:
     assert disk.reads <= count, "one small read for each"
 
 
+def test_boundaries_of_large_batches_are_told_by_the_index() -> None:
+    disk = MemDisk()
+    log = open_log(disk)
+    for _ in range(40):
+        append(log, batch(size=10_000))
+        append(log)  # too small for an entry
+    limit = 3 * len(batch(size=10_000) + batch())
+    for looks in (0, 1, 0):  # at each boundary: as written, opened anew, and once known
+        if looks:
+            log = open_log(disk, recovery_point=log.close(), clean=True)
+        for segment in log.segments:
+            segment.forget()
+        found: list[int] = []
+        count = disk.reads = 0
+        while (offset := found[-1] + 1 if found else 0) < log.log_end_offset:
+            read = log.read(offset, limit, upto=log.log_end_offset, min_one=True)
+            assert isinstance(read, LogRead) and read.range is not None
+            left = log.size - read.range.position
+            assert limit * 15 // 16 < read.range.length <= limit or read.range.length == left
+            found += offsets(split(read.range.read()))
+            count += 1
+        assert found == list(range(80))
+        assert disk.reads <= count + looks * count
+
+
 def test_headers_of_everything() -> None:
     log = open_log(MemDisk(), SMALL)
     for _ in range(10):

@@ -1,7 +1,7 @@
 """Finding batches in a segment file by their headers, with few and bounded reads."""
 
+import struct
 from collections.abc import Iterator
-from struct import Struct
 from typing import Final
 
 from replog.log.disk import DiskFile
@@ -14,8 +14,10 @@ LOOKUP_BYTES: Final = 8192
 WALK_BYTES: Final = 256 * 1024
 
 # base offset, length, (epoch,) magic, (CRC, attributes,) last offset delta
-_SPAN = Struct(">qi4xb6xi")
+_SPAN = struct.Struct(">qi4xb6xi")
 _SPAN_SIZE: Final = _SPAN.size
+
+Span = tuple[int, int, int]  # of a batch: base offset, size in bytes, last offset
 
 
 class SpanWindow:
@@ -29,8 +31,8 @@ class SpanWindow:
         self._data = b""
         self._start = 0
 
-    def at(self, position: int) -> tuple[int, int, int]:
-        """(base offset, size in bytes, last offset) of the batch at `position`.
+    def at(self, position: int) -> Span:
+        """The batch at `position`.
 
         Raises LogCorrupt when there is none: batches are checked before they get here.
         """
@@ -39,13 +41,23 @@ class SpanWindow:
             self._data = self._file.read(position, LOOKUP_BYTES)
             self._start = position
             index = 0
-            if len(self._data) < _SPAN_SIZE:
-                raise LogCorrupt(f"{self._file!r} ends inside the batch at {position}")
-        base_offset, length, magic, delta = _SPAN.unpack_from(self._data, index)
-        size = length + LOG_OVERHEAD
-        if size < HEADER_SIZE or position + size > self._end or magic != MAGIC or delta < 0:
-            raise LogCorrupt(f"{self._file!r} has no batch at {position}")
-        return base_offset, size, base_offset + delta
+        return _span(self._file, self._data, index, position, self._end)
+
+
+def span_at(file: DiskFile, position: int, end: int) -> Span:
+    """The one batch at `position`, where nothing at or behind `end` is valid. Raises LogCorrupt."""
+    return _span(file, file.read(position, _SPAN_SIZE), 0, position, end)
+
+
+def _span(file: DiskFile, data: bytes, index: int, position: int, end: int) -> Span:
+    try:
+        base_offset, length, magic, delta = _SPAN.unpack_from(data, index)
+    except struct.error:
+        raise LogCorrupt(f"{file!r} ends inside the batch at {position}") from None
+    size = length + LOG_OVERHEAD
+    if size < HEADER_SIZE or position + size > end or magic != MAGIC or delta < 0:
+        raise LogCorrupt(f"{file!r} has no batch at {position}")
+    return base_offset, size, base_offset + delta
 
 
 def walk_headers(file: DiskFile, position: int, end: int) -> Iterator[BatchHeader]:
