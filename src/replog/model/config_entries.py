@@ -131,7 +131,8 @@ def client_metrics_entries(own: Mapping[str, str]) -> Iterator[ConfigEntry]:
     """The configurations of a client metrics subscription."""
     for name, key in CLIENT_METRICS.items():
         if name in own:
-            yield ConfigEntry(key, _shown(key, own[name]), ConfigSource.CLIENT_METRICS, ())
+            value, source = _shown(key, own[name]), ConfigSource.CLIENT_METRICS
+            yield ConfigEntry(key, value, source, (ConfigSynonym(name, value, source),))
         else:
             yield ConfigEntry(key, key.default, ConfigSource.DEFAULT, ())
 

@@ -156,8 +156,8 @@ def test_a_commit_that_is_on_its_way_is_deleted_too() -> None:
 def test_positions_are_forgotten_one_by_one() -> None:
     b = GroupBroker()
     b.commit(5, partitions=(0, 1))
-    response = b.call(delete_request(0, 2), OffsetDeleteResponse)
-    assert forgotten(response) == [0, 0]
+    response = b.call(delete_request(0, 2, 9), OffsetDeleteResponse)
+    assert forgotten(response) == [0, 0, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION]
     assert b.fetch(partitions=(0, 1)) == [-1, 5]
 
 

@@ -79,15 +79,18 @@ def _sort_out(
     response = OffsetDeleteResponse()
     doomed: dict[TopicPartition, None] = {}
     for asked in message.topics:
-        error = ErrorCode.NONE
-        if asked.name not in node.cluster.topics:
-            error = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-        elif subscribed is None or asked.name in subscribed:
-            error = ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC
+        if not asked.partitions:
+            continue  # answered by partition, as by Kafka
+        known = node.cluster.topics.get(asked.name)
         topic = OffsetDeleteResponseTopic(name=asked.name)
         response.topics.append(topic)
         for partition in asked.partitions:
             index = partition.partition_index
+            error = ErrorCode.NONE
+            if known is None or not 0 <= index < len(known.partitions):
+                error = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+            elif subscribed is None or asked.name in subscribed:
+                error = ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC
             topic.partitions.append(
                 OffsetDeleteResponsePartition(partition_index=index, error_code=error)
             )
