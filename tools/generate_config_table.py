@@ -273,7 +273,7 @@ def docs(rows: list[Row]) -> str:
     for name in sorted(sentences):
         line = f'    "{name}": "{sentences[name]}",'
         if len(line) > WIDTH:
-            parts = textwrap.wrap(sentences[name], WIDTH - 12, drop_whitespace=False)
+            parts = textwrap.wrap(sentences[name], WIDTH - 10, drop_whitespace=False)
             line = f'    "{name}": (\n'
             line += "".join(f'        "{part}"\n' for part in parts) + "    ),"
         out.append(line)

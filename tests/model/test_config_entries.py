@@ -103,7 +103,8 @@ def test_groups_and_subscriptions() -> None:
     assert list(shown) == ["interval.ms", "match", "metrics"]
     assert shown["interval.ms"] == ("300000", DEFAULT)
     assert shown["metrics"] == ("a,b", ConfigSource.CLIENT_METRICS)
-    assert all(e.synonyms == () for e in client_metrics_entries({"match": "x=y"}))
+    match = entry(client_metrics_entries({"match": "client_id=y"}), "match")
+    assert synonyms(match) == [("match", "client_id=y", ConfigSource.CLIENT_METRICS)]
 
 
 def test_what_a_group_sets_itself_comes_first() -> None:

@@ -23,8 +23,8 @@ DOCS: Final[dict[str, str]] = {
         "Level at which batches are stored in gzip, 1 (fast) to 9 (small); -1 stands for 6."
     ),
     "compression.lz4.level": (
-        "Level at which batches are stored in lz4, 1 (fast) to 17 (small); the default stands for"
-        " the fastest."
+        "Level at which batches are stored in lz4, 1 (fast) to 17 (small); the default stands for "
+        "the fastest."
     ),
     "compression.type": "Codec in which batches are stored; producer keeps what the producer sent.",
     "compression.zstd.level": (
@@ -40,8 +40,8 @@ DOCS: Final[dict[str, str]] = {
         "Listeners named here are left out: they are those of KRaft controllers."
     ),
     "controller.socket.timeout.ms": (
-        "How long the controller waits for a broker to take news before it tells it again, 2000 "
-        "at most."
+        "How long the controller waits for a broker to take news before it tells it again, 2000 at "
+        "most."
     ),
     "default.replication.factor": "Replicas of a topic made without saying how many.",
     "delete.retention.ms": (
@@ -196,8 +196,8 @@ DOCS: Final[dict[str, str]] = {
     ),
     "replica.lag.time.max.ms": "A follower that has not caught up for so long leaves the ISR.",
     "replica.selector.class": (
-        "Who serves a consumer that names its rack: RackAwareReplicaSelector an in-sync replica "
-        "in it, otherwise the leader."
+        "Who serves a consumer that names its rack: RackAwareReplicaSelector an in-sync replica in "
+        "it, otherwise the leader."
     ),
     "replica.socket.timeout.ms": "How long a fetch from a leader waits for its answer.",
     "replog.coordinator": (
@@ -205,8 +205,8 @@ DOCS: Final[dict[str, str]] = {
         "several. All brokers of a cluster name the same one."
     ),
     "replog.durability": (
-        "What an acknowledgement of acks=all stands for: replicated (in the page cache of the "
-        "ISR) or fsync (on stable storage of the ISR)."
+        "What an acknowledgement of acks=all stands for: replicated (in the page cache of the ISR) "
+        "or fsync (on stable storage of the ISR)."
     ),
     "replog.session.silence.ms": "A broker that is silent for so long is taken for dead.",
     "replog.zookeeper.digest": (
@@ -241,12 +241,12 @@ DOCS: Final[dict[str, str]] = {
     ),
     "zookeeper.connect": "Another spelling of replog.coordinator=zk://..., without the zk://.",
     "zookeeper.connection.timeout.ms": (
-        "How long a broker that starts waits for a ZooKeeper server; zookeeper.session.timeout.ms"
-        " when not set."
+        "How long a broker that starts waits for a ZooKeeper server; zookeeper.session.timeout.ms "
+        "when not set."
     ),
     "zookeeper.session.timeout.ms": (
-        "After so long without a sign of life ZooKeeper itself ends the session of a broker; "
-        "other brokers notice most deaths at once."
+        "After so long without a sign of life ZooKeeper itself ends the session of a broker; other "
+        "brokers notice most deaths at once."
     ),
     "zookeeper.set.acl": (
         "Nodes in ZooKeeper can be changed only by the user of replog.zookeeper.digest, and the "
@@ -254,15 +254,14 @@ DOCS: Final[dict[str, str]] = {
     ),
     "zookeeper.ssl.client.enable": "TLS to ZooKeeper.",
     "zookeeper.ssl.endpoint.identification.algorithm": (
-        "Empty: the name in the certificate of a ZooKeeper server is not compared with the "
-        "host's."
+        "Empty: the name in the certificate of a ZooKeeper server is not compared with the host's."
     ),
     "zookeeper.ssl.keystore.location": (
         "PEM file with key and certificate that this broker shows to ZooKeeper."
     ),
     "zookeeper.ssl.keystore.password": "Of the key in that file.",
     "zookeeper.ssl.truststore.location": (
-        "PEM file with the authorities that may have signed ZooKeeper's certificates; the "
-        "system's when not set."
+        "PEM file with the authorities that may have signed ZooKeeper's certificates; the system's "
+        "when not set."
     ),
 }
