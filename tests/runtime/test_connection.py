@@ -4,6 +4,7 @@ import logging
 import random
 import socket
 import struct
+import threading
 import time
 from collections.abc import Callable
 from dataclasses import replace
@@ -25,7 +26,7 @@ from tests.runtime.stub import (
 
 from replog.log.disk import DiskError
 from replog.model.errors import InvariantBroken
-from replog.model.inputs import Tick
+from replog.model.inputs import Input, Tick
 from replog.model.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
 from replog.model.messages.fetch import FetchRequest, FetchResponse
 from replog.model.messages.produce import (
@@ -34,9 +35,9 @@ from replog.model.messages.produce import (
     TopicProduceData,
 )
 from replog.model.messages.update_cluster import UpdateClusterRequest
-from replog.model.outputs import RangeInvalidated, Reply
+from replog.model.outputs import Output, RangeInvalidated, Reply
 from replog.model.records import FileRange
-from replog.runtime.limits import FRAMES_PER_TURN, RANGE_JOINED_BYTES, Limits
+from replog.runtime.limits import FRAMES_PER_TURN, RANGE_JOINED_BYTES, TURN_MS, Limits
 
 FETCH_VERSION = 17
 
@@ -93,6 +94,31 @@ def test_one_client_that_floods_does_not_starve_another() -> None:
         before = next(i for i, e in enumerate(server.node.received) if name_of(e) == "o")
         assert before < 2000
         assert other.name() == "o"
+
+
+class SlowNode(StubNode):
+    """Each request takes longer than the turn of a connection may."""
+
+    def step(self, event: Input, now_ms: float, wall_ms: int) -> list[Output]:
+        time.sleep(2 * TURN_MS / 1000)
+        return super().step(event, now_ms, wall_ms)
+
+
+def test_requests_that_take_long_do_not_hold_up_those_of_others() -> None:
+    with (
+        serving(SlowNode()) as server,
+        Client(server.port) as flood,
+        Client(server.port) as other,
+    ):
+        gate = threading.Event()
+        server.call(gate.wait, 20)
+        flood.send(*(ask(f"flood {number}") for number in range(20)))
+        other.send(ask("other"))
+        gate.set()
+        assert [flood.name() for _ in range(20)] == [f"flood {number}" for number in range(20)]
+        assert other.name() == "other"
+        order = [name_of(event) for event in server.node.received]
+        assert order.index("other") < 5, order
 
 
 def test_requests_in_flight_are_taken_up_to_the_limit_and_the_rest_later() -> None:
