@@ -4,6 +4,7 @@ Others lead what was led from there, what nobody else has can still be read, and
 folder does not notice. With room again, a restart takes everything back into use.
 """
 
+import json
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -12,9 +13,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from confluent_kafka import Consumer, Producer, TopicPartition
+from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
-from tests.support.cluster import wait_until
+from tests.support.cluster import replog, wait_until
 from tests.support.mounts import make_room, small_disk
 
 from replog.cli.ports import free_ports
@@ -71,6 +72,13 @@ class Pair:
     def admin(self) -> AdminClient:
         return AdminClient({"bootstrap.servers": self.bootstrap, "log_level": 0})
 
+    def serves(self) -> bool:
+        """Both brokers are there. They take a while to start."""
+        try:
+            return len(self.admin().list_topics(timeout=5).brokers) == 2
+        except KafkaException:
+            return False
+
     def seats(self, topic: str) -> tuple[int, set[int]]:
         """Leader and ISR of partition 0."""
         found = self.admin().list_topics(topic, timeout=10)
@@ -106,6 +114,13 @@ class Pair:
         producer.flush(60)
         return acknowledged
 
+    def status(self) -> Any:
+        """What `replog status` shows."""
+        words = ("status", "--bootstrap-server", self.bootstrap, "--format", "json")
+        done = replog(*words, home=self.home)
+        assert done.returncode == 0, done.stderr
+        return json.loads(done.stdout)
+
     def read(self, topic: str, count: int) -> list[int]:
         """Offsets of the first `count` records."""
         consumer = Consumer(
@@ -125,13 +140,15 @@ class Pair:
 def pair(tmp_path: Path) -> Iterator[Pair]:
     with small_disk(tmp_path / "small", SMALL_MB):
         made = Pair(tmp_path, free_ports(2))
-        for broker in (1, 2):
-            made.start(broker)
-        wait_until("both serve", lambda: len(made.admin().list_topics(timeout=5).brokers) == 2)
-        yield made
-        for child in made.running.values():
-            child.kill()
-            child.wait()
+        try:
+            for broker in (1, 2):
+                made.start(broker)
+            wait_until("both serve", made.serves)
+            yield made
+        finally:
+            for child in made.running.values():
+                child.kill()
+                child.wait()
 
 
 def test_a_folder_runs_full(pair: Pair) -> None:
@@ -146,6 +163,10 @@ def test_a_folder_runs_full(pair: Pair) -> None:
     assert len(pair.send("shared", everything)) == everything, pair.said(1)
     assert pair.seats("shared") == (2, {2})
     assert "is full, and only read from until a restart" in pair.said(1)
+    shown = pair.status()
+    (folder,) = shown["log_folders"]
+    assert (folder["broker"], folder["path"]) == (1, str(pair.small))
+    assert (folder["state"], folder["replicas"]) == ("full", 2)
 
     assert pair.send("alone", 5, timeout_ms=1_500) == []
     assert pair.seats("alone") == (1, {1})

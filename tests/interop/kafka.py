@@ -14,6 +14,8 @@ SOURCES = JARS.parent
 CLASSES = SOURCES / "classes"  # of the programs in `SOURCES`, compiled
 JAVA = "java" if "JAVA_HOME" not in os.environ else f"{os.environ['JAVA_HOME']}/bin/java"
 
+START_S = 180  # several nodes at once, on a busy machine
+
 TOOLS = "org.apache.kafka.tools"
 
 # Started once for a second or so each: a small heap, and no time spent on optimizing.
@@ -135,7 +137,7 @@ class KafkaServer:
     def wait(self) -> None:
         """Until it takes connections of clients."""
         assert self._process is not None
-        limit = time.monotonic() + 90
+        limit = time.monotonic() + START_S
         while True:
             try:
                 socket.create_connection(("127.0.0.1", self._port), timeout=1).close()

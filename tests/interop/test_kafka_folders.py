@@ -27,7 +27,6 @@ NODES = 3
 TOPICS = [kind.topic for kind in KINDS]
 DELETED = "deleted-while-it-was-copied"
 ROUNDS_OF_ELECTIONS = 3
-SETTINGS = {"broker.session.timeout.ms": "4000"}
 
 pytestmark = pytest.mark.timeout(900)
 
@@ -77,7 +76,7 @@ def write_and_copy(nodes: Sequence[KafkaServer], home: Path) -> Folders:
         node.stop(kill=turn == 1)
         node.start()
         node.wait()
-        wait_until("all are in sync", lambda: in_sync(kafka), 90)
+        wait_until("all are in sync", lambda: in_sync(kafka), 180)
         kafka_kinds.after_election(kafka, turn)
     kafka_kinds.delete_at_last(kafka, DELETED, NODES)
     served.wait_for_leaders(TOPICS)

@@ -59,6 +59,8 @@ def test_missing_files(disk: Disk) -> None:
     assert disk.read_file("nothing") is None
     assert disk.list("nothing") == []
     assert not disk.exists("nothing")
+    disk.open("file", create=True).close()
+    assert disk.list("file") == [], "a file is no directory"
     disk.remove("nothing")
     disk.remove_tree("nothing")
 

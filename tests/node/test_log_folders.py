@@ -14,6 +14,8 @@ from replog.log.results import LogRead
 from replog.model.errors import ErrorCode
 from replog.model.ids import TopicPartition
 from replog.model.inputs import StopRequested
+from replog.model.messages.describe_replicas import DescribeReplicasRequest
+from replog.node.handlers import describe_replicas
 from replog.node.log_folder import FolderState
 from replog.records.batch import iterate, read_records
 from replog.sim.mem_disk import MemDisk, ShortWrite
@@ -374,6 +376,43 @@ def test_a_folder_that_can_not_be_marked_is_told_of() -> None:
     made.produce("a", batch(b"v"))
     made.run_jobs()
     assert any("replace it before the next start" in text for text in made.reports)
+
+
+def told(made: Lone) -> list[tuple[str, str, int, list[str]]]:
+    """What the broker says of its log folders that are not in order."""
+    answer = describe_replicas.describe(made.node, DescribeReplicasRequest(topics=[]))
+    return [(f.path, f.state, f.replicas, f.strays) for f in answer.log_folders]
+
+
+def test_folders_that_are_not_in_order_are_told_of() -> None:
+    made = lone("a", "b", "c", folders=2)
+    assert told(made) == []
+    made.disks[0].before_call = full
+    made.produce("a", batch(b"v"))
+    assert told(made) == [("/logs/0", "full", 2, [])]
+    made.disks[1].before_call = fails()
+    made.produce("b", batch(b"v"))
+    assert told(made) == [("/logs/0", "full", 2, []), ("/logs/1", "failed", 1, [])]
+
+
+def test_what_belongs_to_no_topic_is_told_of_and_kept() -> None:
+    made = lone("a", "b", folders=1)
+    for name in "ab":
+        made.produce(name, batch(b"v"))
+    made.restart()
+    made.node.partitions.logs.rename_strays({})
+    ((_, state, replicas, strays),) = told(made)
+    assert (state, replicas) == ("online", 0)
+    assert [name.split(".")[0] for name in strays] == ["a-0", "b-0"]
+    for name in ("c-0.0123456789abcdef-future", "lost+found", "d-7"):
+        made.disk.make_directory(name)
+        made.disk.open(f"{name}/file", create=True).close()
+    made.restart(clean=False)
+    assert told(made)[0][3] == sorted(strays)
+    assert all(made.disk.exists(name) for name in strays)
+    warned = [text for text in made.reports if "left alone" in text]
+    assert any(all(name in text for name in strays) for text in warned)
+    assert any("c-0.0123456789abcdef-future, d-7, lost+found" in text for text in warned)
 
 
 def test_all_folders_failed_before() -> None:

@@ -101,21 +101,51 @@ class Losses:
     """Elections since the cluster began after which committed records may be missing."""
 
     unclean: int  # a replica out of sync was allowed to lead
-    power_cut: int  # the hosts of all replicas in sync had restarted
+    power_cut: int  # the hosts of all replicas in sync had restarted, or their disks had failed
 
 
-def coordinator_away_s(client: AdminClient, brokers: Iterable[int]) -> dict[int, float]:
-    """Brokers that can't use the coordinator, and for how many seconds. Who is silent is left out:
-    that is another matter."""
-    away = {}
+@dataclass(frozen=True, slots=True)
+class FolderView:
+    """A log folder that is not in order, as its broker says."""
+
+    broker: int
+    path: str
+    state: str  # online, full (only read from) or failed
+    reason: str
+    replicas: int  # in it
+    strays: tuple[str, ...]  # folders in it that belong to no topic, and are kept
+
+    @property
+    def usable(self) -> bool:
+        """Records can be written to it."""
+        return self.state == "online"
+
+
+@dataclass(slots=True)
+class Troubles:
+    """What brokers say of themselves. Who is silent is left out: that is another matter."""
+
+    coordinator_away_s: dict[int, float] = field(default_factory=dict)  # who can't use it
+    folders: list[FolderView] = field(default_factory=list)
+
+
+def troubles(client: AdminClient, brokers: Iterable[int]) -> Troubles:
+    """Ask each of the brokers."""
+    found = Troubles()
     for broker in brokers:
         try:
             answer = client.call(DescribeReplicasRequest(topics=[]), broker=broker)
         except ClientError:
             continue
-        if isinstance(answer, DescribeReplicasResponse) and answer.coordinator_away_ms >= 0:
-            away[broker] = answer.coordinator_away_ms / 1000
-    return away
+        if not isinstance(answer, DescribeReplicasResponse):
+            continue
+        if answer.coordinator_away_ms >= 0:
+            found.coordinator_away_s[broker] = answer.coordinator_away_ms / 1000
+        found.folders += [
+            FolderView(broker, f.path, f.state, f.reason, f.replicas, tuple(f.strays))
+            for f in answer.log_folders
+        ]
+    return found
 
 
 def losses(client: AdminClient, controller: int) -> Losses | None:

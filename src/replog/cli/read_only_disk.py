@@ -80,7 +80,7 @@ class ReadOnlyDisk:
     def list(self, path: str) -> list[str]:
         try:
             return sorted(os.listdir(self.root / path))
-        except FileNotFoundError:
+        except (FileNotFoundError, NotADirectoryError):
             return []
         except OSError as error:
             raise DiskError(f"{self.root / path}: can't list: {error.strerror}") from error

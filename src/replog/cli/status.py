@@ -6,7 +6,16 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from replog.cli.cluster_view import Losses, TopicView, coordinator_away_s, losses, metadata, topics
+from replog.cli.cluster_view import (
+    FolderView,
+    Losses,
+    TopicView,
+    Troubles,
+    losses,
+    metadata,
+    topics,
+    troubles,
+)
 from replog.cli.errors import OK, Failure, UsageError
 from replog.cli.options import Arguments, Parser, add_cluster, add_format, examples
 from replog.cli.output import columns, print_json
@@ -64,7 +73,7 @@ class Overview:
     brokers: Sequence[BrokerView]
     topics: Sequence[TopicView]
     losses: Losses | None  # None: the controller can't be asked
-    coordinator_away_s: dict[int, float]  # by broker that can't use it
+    troubles: Troubles
 
     @property
     def verdict(self) -> str:
@@ -75,7 +84,9 @@ class Overview:
             return f"{offline} partitions have no leader"
         if behind:
             return f"{behind} partitions have fewer in-sync replicas than assigned"
-        if self.coordinator_away_s:
+        if unusable := [folder for folder in self.troubles.folders if not folder.usable]:
+            return f"{len(unusable)} log folders can't be written to"
+        if self.troubles.coordinator_away_s:
             return "the coordinator can't be used"
         return "healthy"
 
@@ -98,7 +109,7 @@ def _look(arguments: Arguments) -> Overview:
         answer = metadata(client, [])
         found = topics(client)
         lost = losses(client, answer.controller_id)
-        away = coordinator_away_s(client, [broker.node_id for broker in answer.brokers])
+        told = troubles(client, [broker.node_id for broker in answer.brokers])
     folder = None if arguments.bootstrap_server else data_folder(arguments)
     return Overview(
         answer.cluster_id,
@@ -106,7 +117,7 @@ def _look(arguments: Arguments) -> Overview:
         _brokers(arguments, answer, local=folder is not None),
         found,
         lost,
-        away,
+        told,
     )
 
 
@@ -148,7 +159,9 @@ def _print(overview: Overview, form: str) -> None:
         ],
     )
     print(f"cluster {overview.cluster_id}{where}  {overview.verdict}\n\n{brokers}")
-    if away := overview.coordinator_away_s:
+    for folder in overview.troubles.folders:
+        print("\n" + _about(folder))
+    if away := overview.troubles.coordinator_away_s:
         brokers_away = ", ".join(f"{broker} ({s:.0f} s)" for broker, s in sorted(away.items()))
         print(
             f"\nelections, changes of in-sync replicas and of topics wait: brokers {brokers_away} "
@@ -167,6 +180,20 @@ def _print(overview: Overview, form: str) -> None:
         )
 
 
+def _about(folder: FolderView) -> str:
+    where = f"log folder {folder.path} of broker {folder.broker}"
+    told = []
+    if not folder.usable:
+        what = "is full, and only read from" if folder.state == "full" else "failed"
+        told.append(f"{where} {what}, with {folder.replicas} replicas: {folder.reason}")
+    if folder.strays:
+        told.append(
+            f"{where} keeps what belongs to no topic any more, to be removed by hand: "
+            + ", ".join(folder.strays)
+        )
+    return "\n".join(told)
+
+
 def _as_json(overview: Overview) -> dict[str, Any]:
     return {
         "cluster_id": overview.cluster_id,
@@ -178,7 +205,18 @@ def _as_json(overview: Overview) -> dict[str, Any]:
             "unclean_elections": overview.losses.unclean,
             "power_cut_elections": overview.losses.power_cut,
         },
-        "coordinator_away_s": {str(b): s for b, s in overview.coordinator_away_s.items()},
+        "coordinator_away_s": {str(b): s for b, s in overview.troubles.coordinator_away_s.items()},
+        "log_folders": [
+            {
+                "broker": folder.broker,
+                "path": folder.path,
+                "state": folder.state,
+                "reason": folder.reason,
+                "replicas": folder.replicas,
+                "strays": list(folder.strays),
+            }
+            for folder in overview.troubles.folders
+        ],
         "brokers": [
             {
                 "broker": b.broker_id,

@@ -21,7 +21,7 @@ from replog.log import checkpoints
 from replog.log.config import LogConfig
 from replog.log.disk import Disk, DiskError, DiskFull
 from replog.log.errors import LogCorrupt
-from replog.log.files import DELETED_FOLDER_SUFFIX, stray_folder
+from replog.log.files import DELETED_FOLDER_SUFFIX, STRAY_FOLDER_SUFFIX, stray_folder
 from replog.log.partition_log import PartitionLog
 from replog.model.ids import NO_EPOCH, TopicPartition, topic_id_text
 from replog.model.outputs import Level
@@ -64,6 +64,7 @@ class LogFolder:
         self.state = FolderState.ONLINE
         self.reason = ""  # why it is not online
         self.settling = False  # it failed, and this is being written down
+        self.strays: list[str] = []  # names of folders that belong to no topic, and are kept
         self._all_opened = True  # no log in it is as an earlier process left it
         # Of the registration after which it was closed in good order, if it was.
         self.stopped_epoch = NO_EPOCH
@@ -149,19 +150,35 @@ class LogFolder:
             self._high_watermarks = self._high_watermark_file.read()
             self._log_starts = self._log_start_file.read()
             self._cleaned = self._cleaned_file.read()
-            for name in self.disk.list(""):
-                self._load_one(name, clean=clean)
+            left_alone = [
+                name for name in self.disk.list("") if not self._load_one(name, clean=clean)
+            ]
+            self._report_left_alone([name for name in left_alone if self.disk.list(name)])
         except DiskError as error:
             self.failed(error)
 
-    def _load_one(self, name: str, *, clean: bool) -> None:
+    def _report_left_alone(self, foreign: list[str]) -> None:
+        for what, names in (
+            ("folders that belong to no topic any more", self.strays),
+            ("folders that are not those of partitions, or do not say of which topic", foreign),
+        ):
+            if names:
+                self._node.report(
+                    Level.WARNING, f"{self.path} has {what}, left alone: {', '.join(names)}"
+                )
+
+    def _load_one(self, name: str, *, clean: bool) -> bool:
+        """False for what is no business of ours."""
         if name.endswith(DELETED_FOLDER_SUFFIX):
             self.remove_later(name, delay_ms=0)
-            return
+            return True
+        if name.endswith(STRAY_FOLDER_SUFFIX):
+            self.strays.append(name)
+            return True
         tp = checkpoints.partition_of_directory(name)
         topic_id = None if tp is None else checkpoints.topic_id_of(self.disk, name)
         if tp is None or topic_id is None:
-            return
+            return False
         try:
             found = self.open_log(tp, topic_id, LogConfig(), clean=clean)
         except LogCorrupt as error:
@@ -171,6 +188,7 @@ class LogFolder:
         else:
             self.count += 1
             self.unclaimed[tp] = found
+        return True
 
     def open_log(
         self, tp: TopicPartition, topic_id: bytes, config: LogConfig, *, clean: bool = False
@@ -317,10 +335,10 @@ class LogFolder:
         log, _ = self.unclaimed.pop(tp)
         self.count -= 1
         log.abandon()
+        stray = stray_folder(log.directory, self._node.rng.randbytes(16))
         try:
-            self.disk.rename(
-                log.directory, stray_folder(log.directory, self._node.rng.randbytes(16))
-            )
+            self.disk.rename(log.directory, stray)
+            self.strays.append(stray)
         except DiskError as error:
             self.failed(error)
 

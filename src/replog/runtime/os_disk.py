@@ -171,7 +171,7 @@ class OsDisk:
     def list(self, path: str) -> list[str]:
         try:
             return sorted(os.listdir(self._path(path)))
-        except FileNotFoundError:
+        except (FileNotFoundError, NotADirectoryError):
             return []
         except OSError as error:
             _refuse("list", self._path(path), error)

@@ -11,6 +11,38 @@ from typing import ClassVar
 from replog.model.messages.base import NEW_LIST, ZERO_UUID, Field, Request, Response, Struct
 
 
+class DescribedLogFolder(Struct):
+    __slots__ = (
+        "path",
+        "reason",
+        "replicas",
+        "state",
+        "strays",
+    )
+    SCHEMA: ClassVar[tuple[Field, ...]] = (
+        Field("path", "string", default=""),
+        Field("state", "string", default=""),
+        Field("reason", "string", default=""),
+        Field("replicas", "int32", default=0),
+        Field("strays", "string", array=True, default=()),
+    )
+
+    def __init__(
+        self,
+        *,
+        path: str = "",
+        state: str = "",
+        reason: str = "",
+        replicas: int = 0,
+        strays: list[str] = NEW_LIST,
+    ) -> None:
+        self.path: str = path
+        self.state: str = state
+        self.reason: str = reason
+        self.replicas: int = replicas
+        self.strays: list[str] = [] if strays is NEW_LIST else strays
+
+
 class ReplicaProgress(Struct):
     __slots__ = (
         "broker_id",
@@ -136,6 +168,7 @@ class DescribeReplicasResponse(Response):
         "coordinator_away_ms",
         "error_code",
         "image_version",
+        "log_folders",
         "topics",
         "unclean_elections",
     )
@@ -149,6 +182,7 @@ class DescribeReplicasResponse(Response):
         Field("unclean_elections", "int64", default=-1),
         Field("bounded_losses", "int64", default=-1),
         Field("coordinator_away_ms", "int64", tag=0, default=-1),
+        Field("log_folders", "struct", array=True, struct=DescribedLogFolder, tag=1, default=()),
         Field("topics", "struct", array=True, struct=DescribedReplicaTopic, default=()),
     )
 
@@ -164,6 +198,7 @@ class DescribeReplicasResponse(Response):
         unclean_elections: int = -1,
         bounded_losses: int = -1,
         coordinator_away_ms: int = -1,
+        log_folders: list[DescribedLogFolder] = NEW_LIST,
         topics: list[DescribedReplicaTopic] = NEW_LIST,
     ) -> None:
         self.error_code: int = error_code
@@ -175,6 +210,7 @@ class DescribeReplicasResponse(Response):
         self.unclean_elections: int = unclean_elections
         self.bounded_losses: int = bounded_losses
         self.coordinator_away_ms: int = coordinator_away_ms
+        self.log_folders: list[DescribedLogFolder] = [] if log_folders is NEW_LIST else log_folders
         self.topics: list[DescribedReplicaTopic] = [] if topics is NEW_LIST else topics
 
 

@@ -6,7 +6,8 @@ all replicas, a topic without partitions for all of that topic. A leader also sa
 follower is: its log end offset (-1: it has not fetched in this epoch), and for how long it has
 not been caught up (ms, 0 while it holds all that the leader has; -1: never yet). The controller
 adds how many elections may have lost committed records: unclean ones, and those after a power cut
-of all who were in sync (-1 from others).
+of all who were in sync (-1 from others). Log folders are told of that are not in order: full,
+failed, or with folders in them that belong to no topic any more.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ from replog.model.errors import ErrorCode
 from replog.model.ids import NO_EPOCH, NO_LEADER, NO_OFFSET, TopicPartition
 from replog.model.inputs import Received
 from replog.model.messages.describe_replicas import (
+    DescribedLogFolder,
     DescribedReplica,
     DescribedReplicaTopic,
     DescribeReplicasRequest,
@@ -64,6 +66,17 @@ def describe(node: Node, message: DescribeReplicasRequest) -> DescribeReplicasRe
         controller_id=cluster.controller_id,
         controller_epoch=cluster.controller_epoch,
         image_version=cluster.version,
+        log_folders=[
+            DescribedLogFolder(
+                path=folder.path,
+                state=folder.state.value,
+                reason=folder.reason,
+                replicas=folder.count,
+                strays=folder.strays,
+            )
+            for folder in node.partitions.logs.folders
+            if not folder.online or folder.strays
+        ],
         topics=list(topics.values()),
     )
 
