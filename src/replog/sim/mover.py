@@ -20,6 +20,7 @@ from replog.model.messages.alter_partition_reassignments import (
 from replog.model.messages.elect_leaders import ElectLeadersRequest
 from replog.sim.client import Ground, SimClient
 
+PREFERRED, UNCLEAN = 0, 1  # kinds of elections (KIP-460)
 TIMEOUT_MS: Final = 500
 PAUSE_MEAN_MS: Final = 250.0
 ASK_AGAIN_MS: Final = 60.0
@@ -29,9 +30,13 @@ LATE_MS: Final = 2 * TIMEOUT_MS  # after it nothing that was asked before is car
 class SimMover(SimClient):
     """One operator, who waits for no one."""
 
-    def __init__(self, ground: Ground, name: str, partitions: Sequence[TopicPartition]) -> None:
+    def __init__(
+        self, ground: Ground, name: str, partitions: Sequence[TopicPartition], *, unclean: bool
+    ) -> None:
+        """`unclean`: where nobody in sync is left, anybody may lead by the operator's order."""
         super().__init__(ground, name, ())
         self._partitions = list(partitions)
+        self._unclean = unclean
         self.moves = 0  # that were begun
         self.elections = 0  # that were asked for
         self._unsettled: list[TopicPartition] | None = None  # None: the world is not healed yet
@@ -56,7 +61,10 @@ class SimMover(SimClient):
         what = self.draw("what")
         if what < 0.3:
             self.elections += 1
-            request = ElectLeadersRequest(topic_partitions=None, timeout_ms=TIMEOUT_MS)
+            kind = UNCLEAN if self._unclean and self.draw("kind") < 0.5 else PREFERRED
+            request = ElectLeadersRequest(
+                election_type=kind, topic_partitions=None, timeout_ms=TIMEOUT_MS
+            )
             self.ask(self._any_broker(), request, lambda answer: None, TIMEOUT_MS * 1.5)
         else:
             self._move(tp, None if what < 0.45 else self._target())

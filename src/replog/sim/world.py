@@ -31,6 +31,7 @@ from replog.sim.connection import Connection, Dialer
 from replog.sim.consumers import ConsumerPlan, SimConsumer
 from replog.sim.coordinator import CoordinatorService
 from replog.sim.doubts import Doubts
+from replog.sim.fault_kinds import Promise
 from replog.sim.faults import Faults
 from replog.sim.history import History
 from replog.sim.host import Host
@@ -118,7 +119,10 @@ class World:
         self.client_names: list[str] = []
         self._connection_numbers = itertools.count(1)
         self.admin = SimAdmin(self, "admin", plan)
-        self.mover = SimMover(self, "mover", self.partitions) if plan.moves else None
+        unclean = plan.promise is Promise.NONE
+        self.mover = (
+            SimMover(self, "mover", self.partitions, unclean=unclean) if plan.moves else None
+        )
         self.lives = TopicLives(self, "lives", plan) if plan.lives else None
         self.producers = [
             SimProducer(
