@@ -1,5 +1,6 @@
 """The folders of `log.dirs` before there is a node: which of them can be had, and by whom."""
 
+import shutil
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -108,3 +109,17 @@ def test_one_that_can_not_be_used(tmp_path: Path, taken: list[LogDirs], when: st
     dirs.give_back()
     with pytest.raises(StartError, match="can't be used"):
         take(taken, broken)
+
+
+def test_the_owner_has_the_same_name_again_and_that_of_a_copy_another(
+    tmp_path: Path, taken: list[LogDirs]
+) -> None:
+    first = take(taken, tmp_path / "a")
+    name = first.owner
+    first.give_back()
+    assert name and take(taken, tmp_path / "a").owner == name
+    shutil.copytree(tmp_path / "a", tmp_path / "copy")
+    copy = take(taken, tmp_path / "copy")
+    assert copy.folder_id == taken[0].folder_id
+    assert copy.owner not in ("", name)
+    assert LogDirs([str(tmp_path / "none")]).owner == ""

@@ -17,7 +17,8 @@ from replog.runtime.client import AdminClient
 KILLS = int(os.environ.get("REPLOG_KILLS", "20"))
 TOPIC = "kills"
 PARTITIONS = (0, 1, 2)
-MEDIAN_S_MAX = 1.0
+KILLS_OF_A_MEASUREMENT = 20  # fewer only show that nobody waits for a session
+MEDIAN_S_MAX = 1.0 if KILLS >= KILLS_OF_A_MEASUREMENT else 9.0
 
 pytestmark = pytest.mark.slow
 

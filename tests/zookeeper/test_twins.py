@@ -1,7 +1,9 @@
-"""A second broker with the id of one that lives."""
+"""A second broker with the id of one that lives, and a broker that lives but does nothing."""
 
+import queue
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -9,6 +11,8 @@ from tests.support.cluster import Cluster
 from tests.support.zookeeper import Ensemble
 
 from replog.cli.ports import free_ports
+from replog.model.inputs import Input, SessionStarted
+from replog.runtime.coordination.port import SessionSettings
 from replog.runtime.coordination.zk_client import ZkSettings
 from replog.runtime.coordination.zookeeper import ZooKeeperCoordination
 
@@ -37,3 +41,18 @@ def test_a_second_broker_with_the_id_of_a_live_one_is_refused(
     assert after["/brokers/ids/2"] == before["/brokers/ids/2"]
     assert after.keys() == before.keys()
     eye.close()
+
+
+def test_a_session_outlives_a_loop_that_stands_still(ensemble: Ensemble) -> None:
+    """Heartbeats have a thread of their own: that the loop stands still is for peers to see."""
+    events: queue.SimpleQueue[Input] = queue.SimpleQueue()
+    settings = ZkSettings(ensemble.hosts, "/still", session_timeout_ms=4000)
+    door = ZooKeeperCoordination(settings)
+    door.start(SessionSettings(1, address=("127.0.0.1", 0)), events.put)
+    started = events.get(timeout=20)
+    assert isinstance(started, SessionStarted)
+    time.sleep(10)  # nobody calls `loop_turned`
+    eye = ZooKeeperCoordination(settings)
+    assert f"/replog/sessions/{started.session}" in eye.read_now(["/replog/sessions"])
+    eye.close()
+    door.close()

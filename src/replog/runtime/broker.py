@@ -192,9 +192,10 @@ class BrokerProcess:
         if self._coordination is not None:
             silence = self._config.replog_session_silence_ms
             first = node.setup.endpoints[0]  # the one between brokers
+            owner = self._log_dirs.owner
             settings = SessionSettings(
                 node.broker_id,
-                process=f"{node.setup.folder_id}@{node.setup.boot_id}",
+                process=f"{owner}@{node.setup.boot_id}" if owner else "",
                 address=(first.host, first.port),
                 silence_ms=silence,
             )

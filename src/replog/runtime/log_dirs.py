@@ -35,6 +35,16 @@ class LogDirs:
         self._locks: dict[Path, int] = {}
         self._failed: dict[Path, str] = {}
 
+    @property
+    def owner(self) -> str:
+        """A name that only one process of this host's run can have at a time, as it stands for a
+        lock that is held; empty when there is none. A copy of a folder has another one."""
+        descriptor = self._locks.get(self.paths[0])
+        if not self.folder_id or descriptor is None:
+            return ""
+        lock = os.fstat(descriptor)
+        return f"{self.folder_id}/{lock.st_dev:x}-{lock.st_ino:x}"
+
     def lock_existing(self) -> None:
         """Take those that are there already. Raises StartError when another broker has one."""
         self._each(lambda path: self._lock(path) if path.exists() else None)
