@@ -51,7 +51,9 @@ DOCS: Final[dict[str, str]] = {
     "fetch.max.bytes": "Most bytes that one fetch answer holds, whatever the client asks for.",
     "file.delete.delay.ms": "How long a deleted segment stays on disk under another name.",
     "flush.messages": "Records after which a log is synced to the device.",
-    "flush.ms": "Time after which a log is synced to the device.",
+    "flush.ms": (
+        "Time after which a record is synced to the device, exactly: no scheduler has to look."
+    ),
     "follower.replication.throttled.rate": (
         "Bytes a second copied while out of sync, where a topic says so."
     ),
@@ -104,7 +106,12 @@ DOCS: Final[dict[str, str]] = {
         "fewest."
     ),
     "log.flush.interval.messages": "Records after which a log is synced to the device.",
-    "log.flush.interval.ms": "Time after which a log is synced to the device.",
+    "log.flush.interval.ms": (
+        "Time after which a record is synced to the device, exactly: no scheduler has to look."
+    ),
+    "log.flush.scheduler.interval.ms": (
+        "Stands in for `log.flush.interval.ms` where that is not set."
+    ),
     "log.flush.start.offset.checkpoint.interval.ms": (
         "How often it is written down where logs start; deletions write it at once."
     ),
