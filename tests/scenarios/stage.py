@@ -118,6 +118,11 @@ def consumed(town: Town, broker: int, offset: int = 0, tp: TopicPartition = T0) 
     """The values that a consumer gets from a broker."""
     data = fetch(town, broker, offset, tp)
     assert data.error_code == ErrorCode.NONE, ErrorCode(data.error_code)
+    return shown(data)
+
+
+def shown(data: PartitionData) -> list[bytes]:
+    """The values in an answer."""
     records = b"" if data.records is None else _bytes(data.records)
     return [record.value or b"" for record in read_records(records)]
 

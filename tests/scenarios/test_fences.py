@@ -10,11 +10,14 @@ from tests.scenarios.stage import (
     cut_from_peers,
     expire_unheard,
     fetch,
+    fetch_later,
+    fetched,
     isr,
     nothing,
     reconnect,
     replica,
     send,
+    shown,
     values,
 )
 
@@ -90,6 +93,8 @@ def test_a_leader_that_was_stopped_answers_nothing_from_its_former_leadership(to
     assert produce(town, b"one") is ErrorCode.NONE
     town.pause(1)
     queued = begin_produce(town, b"queued", at=1)
+    weakly = begin_produce(town, b"for the leader alone", at=1, acks=1)
+    read = fetch_later(town, 1)
     expire_unheard(town, 1)
     town.run_until(lambda: members(town)[0] == 2)
     assert produce(town, b"two") is ErrorCode.NONE
@@ -97,6 +102,8 @@ def test_a_leader_that_was_stopped_answers_nothing_from_its_former_leadership(to
     town.resume(1)
     town.run_until(lambda: town.answered(queued))
     assert produced(town, queued) not in (None, ErrorCode.NONE)
+    assert town.answered(weakly), "and what acks=1 was told is worth as much as one broker"
+    assert shown(fetched(town, read)) == [b"one"], "consumers see what was committed"
     reconnect(town, 1)
     town.run_until(lambda: isr(town) == [0, 1, 2])
     assert values(town, 1) == [b"one", b"two"] and alike(town, 0, 1, 2)

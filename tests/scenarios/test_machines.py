@@ -128,7 +128,7 @@ def test_one_after_the_other_is_restarted_and_no_write_fails(town: Town) -> None
 
 # ---- many partitions ----------------------------------------------------------------------------
 
-MANY = 300
+MANY = 200
 
 
 @pytest.mark.scenario(83)
