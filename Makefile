@@ -26,10 +26,10 @@ NEEDS_NODE := command -v node >/dev/null && command -v npm >/dev/null || { echo 
 	"npm are missing: install them, e.g. with 'apt-get install nodejs npm'"; exit 1; }
 
 .DEFAULT_GOAL := help
-.PHONY: help up down test check format sim sim-proof torture interop zookeeper bench wheel clean
+.PHONY: help up down test conformance conformance-record check format sim sim-proof torture interop zookeeper bench wheel clean
 
 help: ## show this list
-	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 12
+	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 20
 
 up: $(VENV)/.tools ## install, start three brokers in the background, say where they are
 	@$(REPLOG) up --brokers $(BROKERS) --port $(PORT) $(if $(DATA),--data "$(DATA)") --detach
@@ -40,6 +40,12 @@ down: ## stop the brokers that `make up` started; their data stays
 
 test: $(VENV)/.dev ## run all tests (less than eight minutes on two cores)
 	$(BIN)/pytest
+
+conformance: $(VENV)/.dev ## compare all answers that were recorded from Apache Kafka, at every version
+	REPLOG_CONFORMANCE=all $(BIN)/pytest tests/conformance
+
+conformance-record: $(VENV)/.dev $(JARS)/.fetched ## ask Apache Kafka again what it answers (ONLY=regex: some)
+	$(BIN)/python -m tests.conformance.record $(if $(ONLY),'$(ONLY)')
 
 check: $(VENV)/.dev ## lint, format, types and the floors of the house
 	$(BIN)/ruff check .
@@ -52,7 +58,7 @@ format: $(VENV)/.dev ## let ruff put the code in shape
 	$(BIN)/ruff format .
 
 sim: $(VENV)/.dev ## play random faults against three simulated brokers
-	$(REPLOG) sim $(if $(SHORT),--seed 1001 --seeds 50,--seeds 2000)
+	$(REPLOG) sim --every-fault --seed 1 $(if $(SHORT),--seeds 60 --duration 10,--seeds 200 --duration 30)
 
 sim-proof: $(VENV)/.dev ## plant bugs, one after the other, and see that simulated seeds find each
 	$(BIN)/python -m tests.sim.proof $(if $(SHORT),--seeds 100 --healthy 40)
