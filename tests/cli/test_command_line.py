@@ -9,6 +9,8 @@ import pytest
 from replog.cli.commands import COMMANDS, GROUPS
 from replog.cli.main import run
 from replog.cli.output import columns, ids
+from replog.cli.partition_names import in_ranges
+from replog.model.ids import TopicPartition
 from replog.version import __version__
 
 
@@ -91,6 +93,25 @@ def test_a_broker_that_does_not_answer_is_named() -> None:
     done = replog("topic", "list", "--bootstrap-server", "127.0.0.1:1")
     assert done.returncode == 1 and not done.stdout
     assert "127.0.0.1:1" in done.stderr and done.stderr.count("\n") == 1
+
+
+def test_tables_fit_the_terminal_where_cells_can_be_shortened() -> None:
+    header, row = ("TOPIC", "MEMBER", "LAG"), ("events", "rdkafka-7867b45c-6fc3-46b9", 12)
+    table = columns(header, [row], shrinking=("TOPIC", "MEMBER"), width=30)
+    assert table.splitlines() == [
+        "TOPIC   MEMBER             LAG",
+        "events  rdkafka-7867b45c…  12",
+    ]
+    for width in (31 + 8, None):  # it fits; it is no terminal
+        assert row[1] in columns(header, [row], shrinking=("MEMBER",), width=width)
+    assert row[1] in columns(header, [row], width=30)  # no column may be shortened
+    assert "rdkafka-786…" in columns(header, [row], shrinking=("MEMBER",), width=5)  # not further
+
+
+def test_partitions_are_shown_in_ranges() -> None:
+    given = [TopicPartition("b", 0), *(TopicPartition("a", index) for index in (4, 0, 1, 2, 7))]
+    assert in_ranges(given) == "a:0-2,4,7 b:0"
+    assert in_ranges([]) == ""
 
 
 def test_columns_are_aligned() -> None:

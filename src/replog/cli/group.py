@@ -6,8 +6,8 @@ from replog.cli.cluster_view import explain
 from replog.cli.errors import OK, Failure
 from replog.cli.group_view import GroupView, coordinator, describe, list_groups, patiently
 from replog.cli.options import Arguments, Parser, add_cluster, add_format, examples
-from replog.cli.output import columns, print_json
-from replog.cli.partition_names import by_topic, resolve
+from replog.cli.output import columns, print_json, terminal_width
+from replog.cli.partition_names import by_topic, in_ranges, resolve
 from replog.cli.target import connect
 from replog.model.errors import ErrorCode
 from replog.model.messages.delete_groups import DeleteGroupsRequest, DeleteGroupsResponse
@@ -102,10 +102,12 @@ def _as_text(view: GroupView, *, members: bool) -> str:
                     member.instance_id,
                     member.client_id,
                     member.host,
-                    " ".join(f"{tp.topic}:{tp.partition}" for tp in member.partitions) or "-",
+                    in_ranges(member.partitions) or "-",
                 )
                 for member in view.members
             ],
+            shrinking=("MEMBER", "INSTANCE", "CLIENT"),
+            width=terminal_width(),
         )
     else:
         table = columns(
@@ -122,6 +124,8 @@ def _as_text(view: GroupView, *, members: bool) -> str:
                 )
                 for position in view.positions
             ],
+            shrinking=("TOPIC", "MEMBER"),
+            width=terminal_width(),
         )
     return f"{head}\n{table}"
 

@@ -155,12 +155,16 @@ def describe(client: AdminClient, group: str) -> GroupView:
         if not isinstance(answer, DescribeGroupsResponse):
             raise Failure(f"broker {broker} answered {type(answer).__name__}")
         (described,) = answer.groups
-        return ErrorCode(described.error_code) if described.error_code else described
+        if described.error_code in (0, ErrorCode.GROUP_ID_NOT_FOUND):  # then its state is Dead
+            return described
+        return ErrorCode(described.error_code)
 
     described = patiently(ask, f"group {group!r} can't be described")
     committed = committed_offsets(client, group)
     if described.group_state == "Dead" and not committed:
-        raise Failure(f"there is no group {group!r}")
+        raise Failure(
+            f"there is no group {group!r}: 'replog group list' shows those that there are"
+        )
     members = [
         Member(
             member_id=m.member_id,

@@ -1,17 +1,54 @@
 """Printing results: aligned columns for people and grep, JSON for programs."""
 
 import json
-from collections.abc import Iterable, Sequence
+import shutil
+import sys
+from collections.abc import Collection, Iterable, Sequence
+
+GAP = "  "
+SHORTENED_MIN = 12  # characters that are left of a cell that had to be shortened
 
 
-def columns(header: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
-    """A table without borders, each column as wide as its widest cell."""
+def columns(
+    header: Sequence[str],
+    rows: Iterable[Sequence[object]],
+    *,
+    shrinking: Collection[str] = (),
+    width: int | None = None,
+) -> str:
+    """A table without borders, each column as wide as its widest cell.
+
+    Where that is more than `width` characters, cells of the columns `shrinking` are shortened. Pass
+    `terminal_width()`, so that this happens for people only, and a file or a pipe gets all of it.
+    """
     cells = [list(header), *([_text(value) for value in row] for row in rows)]
     widths = [max(len(row[i]) for row in cells) for i in range(len(header))]
+    if width is not None:
+        _shrink(widths, [i for i, name in enumerate(header) if name in shrinking], width)
     return "\n".join(
-        "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip()
+        GAP.join(
+            _cut(cell, size).ljust(size) for cell, size in zip(row, widths, strict=True)
+        ).rstrip()
         for row in cells
     )
+
+
+def terminal_width() -> int | None:
+    """Characters in a line of the terminal that stdout is; None when it is none."""
+    return shutil.get_terminal_size().columns if sys.stdout.isatty() else None
+
+
+def _shrink(widths: list[int], shrinking: Sequence[int], width: int) -> None:
+    """Take from the widest of the columns `shrinking` until all fit, or no more can be taken."""
+    while sum(widths) + len(GAP) * (len(widths) - 1) > width:
+        widest = max(shrinking, key=widths.__getitem__, default=None)
+        if widest is None or widths[widest] <= SHORTENED_MIN:
+            return
+        widths[widest] -= 1
+
+
+def _cut(cell: str, size: int) -> str:
+    return cell if len(cell) <= size else cell[: size - 1] + "…"
 
 
 def ids(numbers: Iterable[int]) -> str:

@@ -35,6 +35,21 @@ def resolve(client: AdminClient, words: Sequence[str]) -> list[TopicPartition]:
     return list(found)
 
 
+def in_ranges(partitions: Sequence[TopicPartition]) -> str:
+    """Partitions for people: `events:0-3,7 orders:0`."""
+    shown = []
+    for topic, numbers in sorted(by_topic(partitions).items()):
+        spans: list[list[int]] = []
+        for number in sorted(numbers):
+            if spans and spans[-1][-1] == number - 1:
+                spans[-1][-1] = number
+            else:
+                spans.append([number, number])
+        words = (str(a) if a == b else f"{a}-{b}" for a, b in spans)
+        shown.append(f"{topic}:{','.join(words)}")
+    return " ".join(shown)
+
+
 def by_topic(partitions: Sequence[TopicPartition]) -> dict[str, list[int]]:
     """Partition numbers by topic, in the order given."""
     grouped: dict[str, list[int]] = {}
