@@ -29,6 +29,11 @@ async function producer({ brokers, codec, idempotent }) {
 
 async function consumer({ brokers, group, topic }) {
   const made = kafka(brokers).consumer({ groupId: group, sessionTimeout: 6000, heartbeatInterval: 500, maxWaitTimeInMs: 100 })
+  made.on(made.events.CRASH, ({ payload }) => {
+    if (payload.restart) return
+    console.error(payload.error)
+    process.exit(1)
+  })
   await made.connect()
   await made.subscribe({ topic, fromBeginning: true })
   return made
