@@ -9,6 +9,7 @@ from tests.node.town import Town
 
 from replog.core.controller import stored
 from replog.core.controller.changes import new_partition
+from replog.core.controller.registrations import take_registrations
 from replog.core.controller.state import Draft
 from replog.model.cluster import TopicRecord
 from replog.model.coordination import (
@@ -469,3 +470,22 @@ def test_what_is_too_much_together_is_written_one_by_one_and_what_is_alone_is_re
     assert sorted(done) == ["a", "b", "c POLICY_VIOLATION", "d"]
     assert town.controller == 0
     assert set(node.cluster.topics) == {"a", "b", "d"}
+
+
+def test_a_dead_controllers_partitions_are_taken_over_in_parts(
+    town: Town, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Until the last part it is in the table of brokers, and nobody knows where it listened."""
+    monkeypatch.setitem(take_registrations.__kwdefaults__, "most", 2)
+    town.create("t", *[[0, 1, 2], [1, 2, 0], [2, 0, 1]] * 3)
+    town.run(500)
+    assert town.controller == 0
+    town.kill(0)
+    town.run_until(lambda: town.controller in (1, 2))
+    town.run(500)
+    assert town.everybody_sees("t", *[(1, [1, 2]), (1, [1, 2]), (2, [2, 1])] * 3)
+    assert all(set(town.node(broker).cluster.brokers) == {1, 2} for broker in (1, 2))
+    town.start(0)
+    town.run_until(
+        lambda: all(len(r.isr) == 3 for r in town.node(1).cluster.topics["t"].partitions)
+    )

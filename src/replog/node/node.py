@@ -246,9 +246,17 @@ class Node:
         timeout_ms: int | None = None,
     ) -> None:
         """Ask a peer; `on_answer` runs in the step that brings the answer or the failure."""
-        endpoint = broker.endpoint(self.setup.endpoints[0].name) or broker.endpoints[0]
+        own = self.setup.endpoints[0].name
+        endpoint = broker.endpoint(own) or next(iter(broker.endpoints), None)
         token = self._next_token()
         self._peer_waiters[token] = on_answer
+        if endpoint is None:
+            # A new controller knows of brokers that died before it took over by what the last one
+            # stored of them. Until it has told the last part of what becomes of their partitions,
+            # they are in the table, registered nowhere.
+            unknown = PeerFailed(token, broker.broker_id, "it is not registered")
+            self.timers.call_at(self.now_ms, lambda: self._dispatch(unknown))
+            return
         limit = self.config.request_timeout_ms if timeout_ms is None else timeout_ms
         self.outputs.append(
             Send(
