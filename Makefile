@@ -69,7 +69,7 @@ torture: $(VENV)/.dev ## kill, freeze and cut off real brokers under real client
 interop: $(VENV)/.dev $(PROGRAMS) ## clients of all languages and Apache Kafka's tools against a cluster
 	@command -v kcat >/dev/null || { \
 		echo "kcat is missing: install it, e.g. with 'apt-get install kcat' or 'brew install kcat'"; exit 1; }
-	REPLOG_CLIENT_RECORDS=$(if $(SHORT),10000,100000) $(BIN)/pytest tests/clients
+	$(if $(SHORT),,REPLOG_CLIENT_RECORDS=100000 $(BIN)/pytest tests/clients)
 	REPLOG_INTEROP=1 REPLOG_INTEROP_MEGABYTES=$(if $(SHORT),4,40) $(if $(SHORT),REPLOG_INTEROP_SHORT=1 )\
 	$(if $(SHORT),,REPLOG_INTEROP_PAGE=docs/clients.md) $(BIN)/pytest tests/interop
 

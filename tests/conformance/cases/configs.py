@@ -1,0 +1,265 @@
+"""Configurations of brokers, groups and what else has some; DescribeConfigs of all of them."""
+
+from typing import Any, Final
+
+from tests.conformance.cases.topic_configs import (
+    APPEND,
+    DELETE,
+    NAMES,
+    SUBTRACT,
+    TOPIC,
+    alter,
+    change,
+    describe,
+)
+from tests.conformance.steps import Ask, Case, Topic
+
+from replog.model.config_resources import ResourceType
+from replog.model.config_table import BROKER as BROKER_KEYS
+from replog.model.config_table import GROUP as GROUP_KEYS
+
+BROKER: Final = int(ResourceType.BROKER)
+GROUP: Final = int(ResourceType.GROUP)
+METRICS: Final = int(ResourceType.CLIENT_METRICS)
+LOGGER: Final = int(ResourceType.BROKER_LOGGER)
+
+# Whose values are the machine's or the test's own.
+PLACES: Final = (
+    "listener",
+    "log.dir",
+    "node.id",
+    "broker.id",
+    "broker.rack",
+    "zookeeper",
+    "replog.",
+)
+BROKER_NAMES: Final = sorted(
+    name for name in BROKER_KEYS if not any(place in name for place in PLACES)
+)
+# Names that Kafka 4.4 knows no more: it takes them for those of plug-ins.
+FORMER: Final = frozenset(
+    (
+        "allow.everyone.if.no.acl.found",
+        "controlled.shutdown.max.retries",
+        "controlled.shutdown.retry.backoff.ms",
+        "follower.replication.throttled.rate",
+        "inter.broker.protocol.version",
+        "leader.imbalance.per.broker.percentage",
+        "leader.replication.throttled.rate",
+        "log.message.format.version",
+        "reserved.broker.max.id",
+        "super.users",
+        "unclean.leader.election.interval.ms",
+    )
+)
+# Set for the recorder, to make Kafka quick; classes of Java; and defaults of our own.
+OTHERWISE: Final = (
+    "controller.quorum.",
+    "process.roles",
+    "log.cleaner.backoff.ms",
+    "log.flush.start.offset.checkpoint.interval.ms",
+    "log.retention.check.interval.ms",
+    "share.coordinator.state.topic.",
+    "transaction.state.log.",
+    ".class",
+    "max.connections",
+    "queued.max.request.bytes",
+)
+SHOWN_NAMES: Final = [
+    name
+    for name in BROKER_NAMES
+    if name not in FORMER and not any(part in name for part in OTHERWISE)
+]
+
+
+def asked(*resources: dict[str, Any], **given: Any) -> Ask:
+    return Ask("DescribeConfigs", {"resources": list(resources), **given}, patient=False)
+
+
+def resource(kind: int, name: str, keys: list[str] | None = None) -> dict[str, Any]:
+    return {"resource_type": kind, "resource_name": name, "configuration_keys": keys}
+
+
+def described(name: str, *steps: Ask, versions: Any = (1, 2, 3, 4)) -> Case:
+    return Case(f"describeconfigs.{name}", "DescribeConfigs", [Topic("a"), *steps], versions)
+
+
+_DESCRIBE = [
+    described("topic", asked(resource(TOPIC, "<a>", NAMES))),
+    described("topic.synonyms", asked(resource(TOPIC, "<a>", NAMES), include_synonyms=True)),
+    described(
+        "topic.set",
+        change("cleanup.policy", "compact"),
+        asked(
+            resource(TOPIC, "<a>", ["cleanup.policy", "segment.ms", "retention.ms"]),
+            include_synonyms=True,
+        ),
+        versions=(1, 4),
+    ),
+    described("keys.none", asked(resource(TOPIC, "<a>", []))),
+    described("keys.unknown", asked(resource(TOPIC, "<a>", ["no.such", "retention.ms"]))),
+    described(
+        "topic.unknown",
+        asked(resource(TOPIC, "<nobody>"), resource(TOPIC, "a b"), resource(TOPIC, "")),
+    ),
+    described(
+        "twice",
+        asked(resource(TOPIC, "<a>", ["retention.ms"]), resource(TOPIC, "<a>", ["segment.ms"])),
+    ),
+    described("broker", asked(resource(BROKER, "1", SHOWN_NAMES)), versions=(4,)),
+    described(
+        "broker.synonyms",
+        asked(resource(BROKER, "1", SHOWN_NAMES), include_synonyms=True),
+        versions=(4,),
+    ),
+    described(
+        "broker.other",
+        asked(resource(BROKER, "2", ["num.partitions"])),
+        asked(resource(BROKER, "99")),
+        asked(resource(BROKER, "x")),
+        asked(resource(BROKER, "-1")),
+    ),
+    described("broker.all", asked(resource(BROKER, "", ["num.partitions"]))),
+    described(
+        "group",
+        asked(resource(GROUP, "<g>", sorted(GROUP_KEYS)), include_synonyms=True),
+        asked(resource(GROUP, "")),
+        versions=(1, 4),
+    ),
+    described(
+        "metrics", asked(resource(METRICS, "<m>")), asked(resource(METRICS, "")), versions=(1, 4)
+    ),
+    *(described(f"kind.{kind}", asked(resource(kind, "<a>"))) for kind in (0, 1, 3, 64, -1)),
+    described("nothing", asked()),
+]
+
+
+def _broker(config: str) -> list[Ask]:
+    values = ("1", "x", "")
+    asks = [change(config, value, name="1", kind=BROKER, validate=True) for value in values]
+    return [*asks, change(config, "1", name="", kind=BROKER, validate=True)]
+
+
+_BROKERS = [
+    *(
+        Case(f"incremental.broker.{config}", "IncrementalAlterConfigs", _broker(config))
+        for config in BROKER_NAMES
+        if config not in FORMER
+    ),
+    Case(
+        "incremental.broker.name",
+        "IncrementalAlterConfigs",
+        [
+            change("log.cleaner.threads", "1", name=name, kind=BROKER, validate=True)
+            for name in ("2", "99", "x", "-1", " 1")
+        ],
+    ),
+    Case(
+        "incremental.broker.ways",
+        "IncrementalAlterConfigs",
+        [
+            change("log.cleanup.policy", "compact", operation, name="1", kind=BROKER, validate=True)
+            for operation in (APPEND, SUBTRACT, DELETE)
+        ],
+    ),
+    Case(
+        "incremental.broker.unknown",
+        "IncrementalAlterConfigs",
+        [
+            change(config, "1", name="1", kind=BROKER, validate=True)
+            for config in ("no.such", "log.cleaner.thread", "retention.ms", "")
+        ],
+    ),
+    Case(
+        "incremental.logger",
+        "IncrementalAlterConfigs",
+        [change("replog.no.such", "INFO", name="1", kind=LOGGER, validate=True)],
+    ),
+]
+_GROUPS = [
+    *(
+        Case(
+            f"incremental.group.{config}",
+            "IncrementalAlterConfigs",
+            [
+                change(config, value, name="<g>", kind=GROUP, validate=True)
+                for value in (
+                    "",
+                    "x",
+                    "-1",
+                    "0",
+                    "1",
+                    "5000",
+                    "45000",
+                    "50000",
+                    "1000000",
+                    "true",
+                    "earliest",
+                    "read_committed",
+                    None,
+                )
+            ],
+        )
+        for config in sorted(GROUP_KEYS)
+    ),
+    alter(
+        "group.set",
+        change("consumer.session.timeout.ms", "50000", name="<g>", kind=GROUP),
+        describe("consumer.session.timeout.ms", name="<g>", kind=GROUP),
+        change("consumer.session.timeout.ms", None, DELETE, name="<g>", kind=GROUP),
+        describe("consumer.session.timeout.ms", name="<g>", kind=GROUP),
+    ),
+    alter(
+        "group.odd",
+        change("no.such", "1", name="<g>", kind=GROUP),
+        change("consumer.session.timeout.ms", "50000", name="", kind=GROUP),
+    ),
+]
+_METRICS = [
+    alter(
+        "metrics.set",
+        change("interval.ms", "100", name="<m>", kind=METRICS),
+        describe("interval.ms", "match", "metrics", name="<m>", kind=METRICS),
+        Ask("ListConfigResources", {"resource_types": [METRICS]}, 1, own=True),
+        Ask("ListConfigResources", {}, 0, own=True),
+        change("interval.ms", None, DELETE, name="<m>", kind=METRICS),
+        describe("interval.ms", name="<m>", kind=METRICS),
+    ),
+    alter(
+        "metrics.values",
+        *(
+            change(config, value, name="<m>", kind=METRICS, validate=True)
+            for config in ("interval.ms", "match", "metrics", "no.such")
+            for value in (
+                "",
+                "x",
+                "0",
+                "100",
+                "99",
+                "3600001",
+                "client_id=a",
+                "client_id=[",
+                "a=b",
+                "*",
+                "org.apache.kafka.",
+            )
+        ),
+        versions=(1,),
+    ),
+    Case(
+        "listconfigresources.kinds",
+        "ListConfigResources",
+        [
+            Topic("a"),
+            *(
+                Ask("ListConfigResources", {"resource_types": kinds}, own=True)
+                for kinds in ([TOPIC], [GROUP], [0], [99], [TOPIC, TOPIC], [])
+            ),
+            Ask("ListConfigResources", {"resource_types": [BROKER]}),
+            Ask("ListConfigResources", {"resource_types": [LOGGER]}),
+        ],
+        (1,),
+    ),
+]
+
+CASES: Final = [*_DESCRIBE, *_BROKERS, *_GROUPS, *_METRICS]
