@@ -119,6 +119,8 @@ class Node:
         self.cluster = ClusterState(cluster_id=setup.cluster_id)
         self.outputs: list[Output] = []
         self.timers = Timers()
+        # When a Tick is due at the latest; infinity when nothing waits for time.
+        self.next_deadline_ms = self.timers.next_deadline_ms
         self.reach = Reach()
         self._token = 0
         self._peer_waiters: dict[int, Callable[[PeerAnswer], None]] = {}
@@ -165,10 +167,6 @@ class Node:
         self.timers.fire(now_ms)
         self.waits.drain()
         return self._take_outputs()
-
-    def next_deadline_ms(self) -> float:
-        """When a Tick is due at the latest; infinity when nothing waits for time."""
-        return self.timers.next_deadline_ms()
 
     def _take_outputs(self) -> list[Output]:
         outputs = self.outputs

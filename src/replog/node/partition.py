@@ -96,7 +96,10 @@ class Partition:
     @property
     def last_stable_offset(self) -> int:
         """Below it every transaction is decided, and below the high watermark it is, too."""
-        high_watermark = self.high_watermark
+        return self.last_stable_below(self.high_watermark)
+
+    def last_stable_below(self, high_watermark: int) -> int:
+        """`last_stable_offset` for who has asked for the high watermark already."""
         transactions = self.producers.transactions
         if not transactions.any:
             return high_watermark

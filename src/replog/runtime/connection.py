@@ -287,7 +287,10 @@ class Connection:
     # ---- out --------------------------------------------------------------------------------
 
     def reply(self, token: int, message: Message | None) -> None:
-        """Answer a request; the bytes leave at the end of the turn, in the order of requests."""
+        """Answer a request; the bytes leave at the end of the turn, in the order of requests.
+
+        Those for a broker leave at once: a follower begins with them while we go on here.
+        """
         if self.closed:
             return
         try:
@@ -302,7 +305,9 @@ class Connection:
             self.close(f"no answer can be given: {error}")
             return
         self.outbox.put(parts)
-        if not self._dirty:
+        if self.peer is not None:
+            self.flush()
+        elif not self._dirty:
             self._dirty = True
             self._host.mark_dirty(self)
 

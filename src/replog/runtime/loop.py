@@ -250,8 +250,6 @@ class NodeLoop:
         connection = self._connections.get(output.connection)
         if connection is not None:
             connection.reply(output.token, output.message)
-            if connection.peer is not None:
-                connection.flush()  # a follower begins while we go on here
 
     def _close_connection(self, output: CloseConnection) -> None:
         connection = self._connections.get(output.connection)

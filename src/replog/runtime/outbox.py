@@ -46,11 +46,13 @@ class Outbox:
 
     def put(self, parts: Iterable[Part]) -> None:
         """Send these after what is there."""
+        pending = self.pending
         for part in parts:
             size = part.length if type(part) is FileRange else len(part)
             if size:
                 self._parts.append(part)
-                self.pending += size
+                pending += size
+        self.pending = pending
 
     def flush(self, sock: socket.socket) -> bool:
         """Send what the socket takes; False when something is left.

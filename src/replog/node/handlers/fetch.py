@@ -323,11 +323,12 @@ class _Fetch(ParkedFetch):
     def _data(
         self, item: FetchItem, partition: Partition, *, diverging: EpochEndOffset | None = None
     ) -> PartitionData:
+        high_watermark = partition.high_watermark
         return PartitionData(
             partition_index=item.partition,
-            high_watermark=partition.high_watermark,
-            last_stable_offset=partition.last_stable_offset,
-            log_start_offset=partition.log_start_offset,
+            high_watermark=high_watermark,
+            last_stable_offset=partition.last_stable_below(high_watermark),
+            log_start_offset=partition.log.log_start_offset,
             diverging_epoch=diverging,
             aborted_transactions=None if self.message.isolation_level != READ_COMMITTED else [],
             records=b"",
