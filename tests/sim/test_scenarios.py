@@ -81,7 +81,8 @@ def test_shrinking_leaves_what_a_failure_needs() -> None:
     small, tried = smallest(plan, plan.duration_ms - 10.0, fails)
     assert small.events == (one, other)
     assert len(small.producers) == 1 and small.producers[0].batches_max <= 1
-    assert not small.consumers and not small.committers and not small.moves
+    assert not small.consumers and not small.committers
+    assert not small.moves and not small.lives and small.log_folders == 1
     assert sum(count for _, count in small.topics) == 2 == small.brokers
     assert other.at_ms <= small.duration_ms < 1.2 * other.at_ms
     assert not small.topic_settings and not small.framed

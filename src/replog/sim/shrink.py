@@ -43,9 +43,10 @@ def shrink(plan: Plan, failed_at_ms: float) -> Shrinking:
 
 def size(plan: Plan) -> dict[str, float]:
     """What there is of everything that may become less; the order is that of interest."""
+    operators = plan.moves + plan.lives
     return {
         "faults": len(plan.events),
-        "clients": len(plan.producers) + len(plan.consumers) + plan.committers + plan.moves,
+        "clients": len(plan.producers) + len(plan.consumers) + plan.committers + operators,
         "partitions": sum(count for _, count in plan.topics),
         "brokers": plan.brokers,
         "seconds": round(plan.duration_ms / 1000, 2),
@@ -122,10 +123,9 @@ def _simpler(plan: Plan) -> Shrinking:
 
 
 def _fewer_clients(plan: Plan) -> Iterator[Plan]:
-    if plan.moves:
-        yield replace(plan, moves=False)
-    if plan.committers:
-        yield replace(plan, committers=0)
+    yield replace(plan, moves=False)
+    yield replace(plan, lives=False)
+    yield replace(plan, committers=0)
     for i in range(len(plan.consumers)):
         yield replace(plan, consumers=plan.consumers[:i] + plan.consumers[i + 1 :])
     for i in range(len(plan.producers)):
@@ -150,6 +150,7 @@ def _fewer_places(plan: Plan) -> Iterator[Plan]:
             yield replace(plan, topics=(*plan.topics[:i], (name, 1), *plan.topics[i + 1 :]))
     if plan.brokers > 2:
         yield replace(plan, brokers=plan.brokers - 1)
+    yield replace(plan, log_folders=1)
 
 
 def _milder(plan: Plan) -> Iterator[Plan]:
