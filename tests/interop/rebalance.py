@@ -280,6 +280,7 @@ def main() -> int:
     parser.add_argument("--minutes", type=float, default=3.0)
     parser.add_argument("--kind", action="append", choices=KINDS, help="default: all of them")
     parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--keep", type=Path, help="a folder for all that members tell")
     options = parser.parse_args()
     failed = False
     with tempfile.TemporaryDirectory() as folder:
@@ -288,6 +289,9 @@ def main() -> int:
             for kind in options.kind or KINDS:
                 topic = f"rebalance-{kind.replace('/', '-')}"
                 found = rebalance(cluster, topic, kind, options.minutes * 60, options.seed)
+                if options.keep:
+                    lines = (" ".join(map(str, event)) for event in found.events)
+                    (options.keep / topic).write_text("\n".join(lines))
                 print(f"{kind}: {len(found.problems)} problems; {dict(found.counts)}", flush=True)
                 for problem in found.problems[:20]:
                     print(f"  {problem}")

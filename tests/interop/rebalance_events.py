@@ -43,6 +43,7 @@ def parse(line: str) -> Event:
 class Judgement:
     """Goes through what happened, in its order."""
 
+    events: list[Event] = field(default_factory=list)
     problems: list[str] = field(default_factory=list)
     counts: Counter[str] = field(default_factory=Counter)
     owner: dict[int, str] = field(default_factory=dict)
@@ -51,6 +52,7 @@ class Judgement:
 
     def take(self, event: Event) -> None:
         """One event further."""
+        self.events.append(event)
         self.counts[event.what] += 1
         if event.what == "assigned":
             self._assigned(event)
