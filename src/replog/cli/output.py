@@ -48,7 +48,11 @@ def _shrink(widths: list[int], shrinking: Sequence[int], width: int) -> None:
 
 
 def _cut(cell: str, size: int) -> str:
-    return cell if len(cell) <= size else cell[: size - 1] + "…"
+    """Without some of its middle: generated names differ in their ends."""
+    if len(cell) <= size:
+        return cell
+    tail = size // 3
+    return f"{cell[: size - 1 - tail]}…{cell[-tail:]}"
 
 
 def ids(numbers: Iterable[int]) -> str:
