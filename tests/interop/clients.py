@@ -20,6 +20,7 @@ They end with 0 when all that they did succeeded.
 
 import os
 import shutil
+import signal
 import subprocess
 import sys
 import threading
@@ -103,6 +104,7 @@ class Running:
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             text=True,
+            start_new_session=True,
         )
         self._readers = [
             threading.Thread(target=reader, daemon=True)
@@ -115,9 +117,8 @@ class Running:
         return self
 
     def __exit__(self, *_: object) -> None:
-        """Whatever happened, no process is left behind."""
-        self._process.kill()
-        self._process.wait()
+        """Whatever happened, no process is left behind, nor one that it has started."""
+        self._kill()
         for reader in self._readers:
             reader.join()
         for stream in (self._process.stdout, self._process.stderr):
@@ -133,13 +134,19 @@ class Running:
         assert self._process.stderr is not None
         self._errors += self._process.stderr
 
+    def _kill(self) -> None:
+        """It leads a session of its own, so whatever it has started goes with it."""
+        if self._process.poll() is None:
+            os.killpg(self._process.pid, signal.SIGKILL)
+            self._process.wait()
+
     def finish(self) -> list[Told]:
         """All that it told; AssertionError when it does not end well, or not in time."""
         try:
             code: int | str = self._process.wait(PATIENCE_S)
         except subprocess.TimeoutExpired:
             code = f"no end within {PATIENCE_S:g} s"
-            self._process.kill()
+            self._kill()
         for reader in self._readers:
             reader.join()
         said = "".join(self._errors[-30:])
