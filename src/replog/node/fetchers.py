@@ -65,13 +65,15 @@ class Followed:
         self.not_before_ms = 0.0
 
     def wanted(self) -> Told:
-        log = self.partition.log
+        partition = self.partition
+        log = partition.log
+        end, start = log.log_end_offset, log.log_start_offset
         return (
-            log.log_end_offset,
-            self.partition.leader_epoch,
-            log.latest_epoch if log.log_end_offset > log.log_start_offset else NO_EPOCH,
-            log.log_start_offset,
-            log.recovery_point if self.partition.topic.durable else NO_OFFSET,
+            end,
+            partition.record.leader_epoch,
+            log.latest_epoch if end > start else NO_EPOCH,
+            start,
+            log.recovery_point if partition.topic.durable else NO_OFFSET,
         )
 
 
@@ -279,8 +281,8 @@ class Fetcher:
         # The answer is to what was asked; since then the role or the log may have changed.
         if (
             told is None
-            or partition.is_leader
-            or told[1] != partition.leader_epoch
+            or partition.leader is not None
+            or told[1] != partition.record.leader_epoch
             or told[0] != log.log_end_offset
         ):
             return
@@ -299,7 +301,7 @@ class Fetcher:
                 return
         if partition.follow_high_watermark(data.high_watermark):
             node.waits.committed(partition)
-        if data.log_start_offset > partition.log_start_offset:
+        if data.log_start_offset > log.log_start_offset:
             node.upkeep.follow_start(partition, data.log_start_offset)
         if records and partition.topic.overrides:  # they alone name replicas that are throttled
             wait_ms = node.throttles.copied(partition, len(records))

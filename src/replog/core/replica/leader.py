@@ -145,13 +145,14 @@ class LeaderState:
         """
         if len(self.isr_state.isr) < self.settings.min_isr or self.elr:
             return False
-        members = self.isr_state.maximal
         lowest = self.synced_end if self.settings.durable else self.log_end
         for broker, progress in self.progress.items():
             if progress.log_end_offset >= lowest:
                 continue
-            if broker in members or self._about_to_join(broker, progress, now_ms):
+            if broker in self.isr_state.maximal or self._about_to_join(broker, progress, now_ms):
                 lowest = progress.log_end_offset
+                if lowest <= self.high_watermark:
+                    return False
         if lowest <= self.high_watermark:
             return False
         self.high_watermark = lowest
