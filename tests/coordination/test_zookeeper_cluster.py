@@ -14,7 +14,7 @@ from tests.support.cluster import Cluster, wait_until
 from tests.support.load import all_go_on, check_promise, load
 from tests.support.zookeeper import Ensemble
 
-from replog.model.coordination import StoredNode
+from replog.model.coordination import Create, StoredNode
 from replog.runtime.client import AdminClient
 from replog.runtime.coordination.zk_client import ZkSettings
 from replog.runtime.coordination.zookeeper import ZooKeeperCoordination
@@ -112,3 +112,13 @@ def test_nobody_waits_for_the_session_of_a_killed_controller(
         cluster.local.start(victim)
     assert int(eye.read_now(["/controller_epoch"])["/controller_epoch"].data) == epoch + 1
     check_promise(cluster, KILLED, PARTITIONS, producers)
+
+
+def test_a_topic_is_deleted_by_a_node_as_with_kafka(
+    layout: tuple[Cluster, ZooKeeperCoordination],
+) -> None:
+    cluster, eye = layout
+    cluster.create_topic("unwanted", partitions=1)
+    eye.write_now([Create("/admin/delete_topics/unwanted", b"")])
+    gone = ("/admin/delete_topics/unwanted", "/brokers/topics/unwanted")
+    wait_until("the topic is gone", lambda: not eye.read_now(gone))

@@ -20,9 +20,20 @@ CONFIG_GROUPS = "/config/groups"
 CONFIG_CLIENT_METRICS = "/config/client-metrics"
 PRODUCER_ID_BLOCK = "/latest_producer_id_block"
 SECRET = "/replog/secret"
+ADMIN = "/admin"
+REASSIGN_PARTITIONS = "/admin/reassign_partitions"
+PREFERRED_ELECTION = "/admin/preferred_replica_election"
+DELETE_TOPICS = "/admin/delete_topics"
 
 # Brokers are told of every change at and below these; of other nodes they may be.
-HINTED = (BROKER_IDS, CONTROLLER, CONTROLLER_EPOCH)
+HINTED = (
+    BROKER_IDS,
+    CONTROLLER,
+    CONTROLLER_EPOCH,
+    REASSIGN_PARTITIONS,
+    PREFERRED_ELECTION,
+    DELETE_TOPICS,
+)
 
 
 @dataclass(frozen=True, slots=True)

@@ -45,6 +45,7 @@ from replog.model.errors import ErrorCode
 from replog.model.inputs import CoordinatorRead, CoordinatorWritten
 from replog.model.outputs import Level
 from replog.model.topic_config import topic_value
+from replog.node.admin_nodes import AdminNodes
 from replog.node.dynamic_config import keep_min_isr
 from replog.node.power_cuts import PowerCuts
 from replog.node.pushes import Pushes
@@ -112,6 +113,7 @@ class Controlling:
         self._pumping = False
         self._power_cuts = PowerCuts(node)
         self._rebalancing = Rebalancing(node)
+        self._admin_nodes = AdminNodes(node)
 
     # ---- what others ask -------------------------------------------------------------------
 
@@ -155,6 +157,10 @@ class Controlling:
     def auto_create(self, names: Sequence[str]) -> None:
         """Have topics made, on whichever broker is the controller; nothing is waited for."""
         self._node.forwarding.auto_create(names)
+
+    def look_for_requests(self) -> None:
+        """Somebody may have left one in the coordinator."""
+        self._admin_nodes.look()
 
     def when_known(self, brokers: set[int], deadline_ms: float, action: Callable[[], None]) -> None:
         """Run `action` once `brokers` know all that is committed now, at the latest in time."""
@@ -200,6 +206,7 @@ class Controlling:
         pushes, self._pushes = self._pushes, None
         self._power_cuts.stop()
         self._rebalancing.stop()
+        self._admin_nodes.forget()
         if pushes is not None:
             pushes.stop()
 
@@ -406,6 +413,7 @@ class Controlling:
             return False
         self._pushes.begin()
         self._rebalancing.start()
+        self._admin_nodes.look()
         if self._image is not None:
             self._power_cuts.consider([tp for tp, _ in self._image.cluster.partitions()])
         return True

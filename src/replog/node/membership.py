@@ -19,6 +19,7 @@ from replog.core.controller import stored
 from replog.core.controller.loading import load_registrations
 from replog.model.cluster import BrokerRecord
 from replog.model.coordination import (
+    ADMIN,
     BROKER_IDS,
     CONTROLLER,
     CONTROLLER_EPOCH,
@@ -230,7 +231,9 @@ class Membership:
         self._coordinator_away_since_ms = None if reachable else self._node.now_ms
 
     def on_changed(self, paths: frozenset[str]) -> None:
-        """A hint: read again what decides about brokers and controller."""
+        """A hint: read again what decides about brokers and controller, and what it is asked."""
+        if any(path.startswith(ADMIN) or path == "/" for path in paths):
+            self._node.controlling.look_for_requests()
         if any(
             path in (CONTROLLER, CONTROLLER_EPOCH) or path.startswith(BROKER_IDS) for path in paths
         ):

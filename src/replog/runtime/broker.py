@@ -23,7 +23,7 @@ from replog.core.controller import stored
 from replog.log.disk import DiskError
 from replog.model.cluster import Endpoint
 from replog.model.config import BrokerConfig, ConfigError, parse_properties
-from replog.model.coordination import CLUSTER_ID, SECRET, Create
+from replog.model.coordination import CLUSTER_ID, DELETE_TOPICS, SECRET, Create
 from replog.model.ids import topic_id_text
 from replog.model.inputs import StopRequested
 from replog.node.log_folder import FolderSetup
@@ -246,6 +246,7 @@ def join_cluster(coordination: Coordination) -> Cluster:
     own = stored.encode_cluster_id(topic_id_text(secrets.token_bytes(16)))
     coordination.write_now([Create(CLUSTER_ID, own)])
     coordination.write_now([Create(SECRET, secrets.token_bytes(32))])
+    coordination.write_now([Create(DELETE_TOPICS, b"")])  # tools put names below it
     nodes = coordination.read_now([CLUSTER_ID, SECRET])
     if CLUSTER_ID not in nodes or SECRET not in nodes:
         raise StartError("the coordinator has no cluster id: it can't be written")

@@ -7,12 +7,12 @@ is told once more.
 from collections.abc import Callable
 from typing import Any, Final
 
-from replog.model.coordination import BROKER_IDS, HINTED
+from replog.model.coordination import BROKER_IDS, DELETE_TOPICS, HINTED
 from replog.runtime.coordination.zk_sessions import SESSIONS
 from replog.runtime.coordination.zk_tree import Tree
 
 WATCHED: Final = (*HINTED, SESSIONS)
-WITH_CHILDREN: Final = (BROKER_IDS, SESSIONS)
+WITH_CHILDREN: Final = (BROKER_IDS, DELETE_TOPICS, SESSIONS)
 
 
 class Watches:
