@@ -29,7 +29,7 @@ def test_help_lists_every_command() -> None:
     done = replog("--help")
     assert done.returncode == 0 and not done.stderr
     for command in COMMANDS:
-        assert command.name in done.stdout
+        assert f"  {command.name}  " in done.stdout
 
 
 def test_the_version_is_printed() -> None:

@@ -14,6 +14,7 @@ from typing import NoReturn
 from replog.cli.commands import COMMANDS, GROUPS, Command, find
 from replog.cli.errors import FAILED, OK, USAGE, Failure
 
+WIDTH = max(len(command.name) for command in COMMANDS) + 2  # of the column with commands
 TAGLINE = "Replog: a partitioned, replicated commit log that speaks the Kafka wire protocol."
 START = """\
 Start here:
@@ -110,14 +111,14 @@ def _what_is_wrong(words: list[str]) -> str:
 
 
 def _lines(commands: list[Command], cut: int) -> str:
-    return "\n".join(f"  {' '.join(c.path[cut:]):<16}{c.summary}" for c in commands)
+    return "\n".join(f"  {' '.join(c.path[cut:]):<{WIDTH}}{c.summary}" for c in commands)
 
 
 def _help() -> str:
     return (
         f"Usage: replog COMMAND [OPTIONS]\n\n{TAGLINE}\n\n"
         f"Commands:\n{_lines(list(COMMANDS), 0)}\n\n"
-        f"  {'--version':<16}print the version\n\n{START}"
+        f"  {'--version':<{WIDTH}}print the version\n\n{START}"
     )
 
 
