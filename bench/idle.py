@@ -9,7 +9,6 @@ defaults, five that ask as the Java client does (fetch.max.wait.ms 500, heartbea
 """
 
 import argparse
-import os
 import shutil
 import subprocess
 import sys
@@ -18,10 +17,10 @@ import threading
 import time
 from pathlib import Path
 
+from processes import cpu_seconds
 from replog.cli.output import columns
 from replog.cli.ports import free_ports
 from replog.runtime.local_cluster import LocalCluster
-from replog.runtime.processes import ProcessState
 
 TOPICS = 5
 PARTITIONS = 20
@@ -88,12 +87,6 @@ class Idler(threading.Thread):
         self.join()
 
 
-def cpu_seconds(pid: int) -> float:
-    """User and system time that a process has used."""
-    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
-    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
-
-
 def measure(cluster: LocalCluster, seconds: float) -> dict[int, float]:
     """Percent of one core that each broker uses."""
     idlers = [Idler(number, cluster.bootstrap_servers) for number in range(CONSUMERS)]
@@ -103,16 +96,12 @@ def measure(cluster: LocalCluster, seconds: float) -> dict[int, float]:
         if not all(idler.assigned.wait(60) for idler in idlers):
             raise BenchFailed("a consumer got no partitions")
         time.sleep(SETTLED_S)
-        pids = {s.broker_id: s.pid for s in cluster.status() if s.state is ProcessState.RUNNING}
-        before = {broker: cpu_seconds(pid) for broker, pid in pids.items() if pid is not None}
+        before = cpu_seconds(cluster)
         began = time.monotonic()
         time.sleep(seconds)
         took = time.monotonic() - began
-        return {
-            broker: 100 * (cpu_seconds(pid) - before[broker]) / took
-            for broker, pid in pids.items()
-            if pid is not None
-        }
+        after = cpu_seconds(cluster)
+        return {broker: 100 * (after[broker] - used) / took for broker, used in before.items()}
     finally:
         for idler in idlers:
             idler.stop()

@@ -23,13 +23,16 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from processes import cpu_seconds
 from replog.cli.output import columns
 from replog.cli.ports import free_ports
+from replog.runtime.local_cluster import LocalCluster
 
 HERE = Path(__file__).resolve().parent
 LOAD = HERE / "bin" / "load"
 PARTITIONS = 6
 RECORD_BYTES = 1024
+WARM_UP_RECORDS = 200  # one at a time, before those that are measured
 
 
 class BenchFailed(Exception):
@@ -142,13 +145,20 @@ class Bench:
         """One record at a time, acks=all, three replicas."""
         topic = f"single-{time.monotonic_ns()}"
         self._create(topic, 1, 3)
-        return load(
+        cluster = LocalCluster.load(self.folder)
+        before = cpu_seconds(cluster)
+        result = load(
             "latency",
             bootstrap=self.bootstrap,
             topic=topic,
             records=size.single_records,
             size=RECORD_BYTES,
+            warmup=WARM_UP_RECORDS,
         )
+        after = cpu_seconds(cluster)
+        used_s = sum(after[broker] - used for broker, used in before.items())
+        result["cpu_ms"] = 1000 * used_s / (size.single_records + WARM_UP_RECORDS)
+        return result
 
     def _create(self, topic: str, partitions: int, replicas: int) -> None:
         self.replog(
@@ -204,6 +214,7 @@ def measure(folder: Path, size: Size, say: Callable[[str], None]) -> list[Figure
         Figure("consume from the beginning", "MB/s", read, ">= 1,000", from_file),
         Figure("one at a time RF 3, p50", "ms", [s["p50_ms"] for s in singles], "<= 0.6"),
         Figure("one at a time RF 3, p99", "ms", [s["p99_ms"] for s in singles], "<= 2"),
+        Figure("one at a time RF 3, CPU of brokers", "ms", [s["cpu_ms"] for s in singles], ""),
         Figure("raw: page cache, fresh pages", "MB/s", [raw["page_cache_fresh"]], ""),
         Figure("raw: page cache, used pages", "MB/s", [raw["page_cache_again"]], ""),
         Figure("raw: loopback", "MB/s", [raw["loopback"]], ""),
