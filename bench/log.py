@@ -178,7 +178,7 @@ def syncs(folder: Folder, size: Size) -> list[Figure]:
         def work() -> None:
             for _ in range(size.syncs):
                 fill(log, [buffer], 1)
-                flush = log.flush_to_end()
+                flush = log.begin_flush(to_end=True)
                 flush()
                 log.flushed(flush)
 
@@ -200,7 +200,7 @@ def syncs(folder: Folder, size: Size) -> list[Figure]:
         writer.start()
         began = time.perf_counter()
         for _ in range(max(1, size.syncs // 4)):
-            flush: LogFlush = log.flush_to_end()
+            flush: LogFlush = log.begin_flush(to_end=True)
             flush()
             synced = log.flushed(flush)
         took = time.perf_counter() - began

@@ -69,7 +69,7 @@ def compact(
 
 def flush(log: PartitionLog) -> None:
     """Segments on stable storage, which compaction asks for."""
-    done = log.flush_rolled()
+    done = log.begin_flush(to_end=False)
     done()
     log.flushed(done)
 

@@ -290,7 +290,7 @@ def test_sealed_segments_are_flushed_beside_the_step() -> None:
     log = open_log(MemDisk(), SMALL)
     for _ in range(12):
         append(log)
-    flush = log.flush_rolled()
+    flush = log.begin_flush(to_end=False)
     append(log)
     flush()
     assert 0 < log.flushed(flush) < 12
@@ -302,7 +302,7 @@ def test_a_flush_proves_nothing_of_what_was_cut_meanwhile() -> None:
     log = open_log(disk, SMALL)
     for _ in range(12):
         append(log)
-    flush = log.flush_rolled()
+    flush = log.begin_flush(to_end=False)
     log.truncate_to(2)
     names = disk.list(DIRECTORY)
     flush()
@@ -315,13 +315,13 @@ def test_a_flush_of_a_log_that_is_gone_fails_for_nobody() -> None:
     log = open_log(disk, SMALL)
     for _ in range(12):
         append(log)
-    flush = log.flush_rolled()
+    flush = log.begin_flush(to_end=False)
     log.rename_for_deletion(bytes(16))
     flush()
     other = open_log(disk, SMALL)
     for _ in range(12):
         append(other)
-    failing = other.flush_rolled()
+    failing = other.begin_flush(to_end=False)
 
     def broken(call: str, path: str) -> None:
         raise DiskError("I/O error")

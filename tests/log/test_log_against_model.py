@@ -117,7 +117,7 @@ class LogAgainstModel(RuleBasedStateMachine):
 
     @rule(whole=st.booleans())
     def flush_beside(self, whole: bool) -> None:
-        flush = self.log.flush_to_end() if whole else self.log.flush_rolled()
+        flush = self.log.begin_flush(to_end=whole)
         flush()
         self.flushed = self.log.flushed(flush)
 
@@ -196,9 +196,9 @@ class LogAgainstModel(RuleBasedStateMachine):
             case "flush":
                 self.log.flush()
             case "flush_rolled":
-                self.log.flush_rolled()()
+                self.log.begin_flush(to_end=False)()
             case "flush_to_end":
-                self.log.flush_to_end()()
+                self.log.begin_flush(to_end=True)()
             case "close":
                 self.log.close()
 

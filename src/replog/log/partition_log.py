@@ -262,6 +262,8 @@ class PartitionLog(ReadableLog, ShrinkingLog):
 
     def _fitting(self, headers: Sequence[BatchHeader], first: int, rolls: bool) -> int:
         """Up to which header the batches from `first` on go into one segment: at least one."""
+        if first + 1 == len(headers):
+            return first + 1
         active = self._active
         size = 0 if rolls else active.size
         base_offset = active.base_offset if size else headers[first].base_offset
@@ -302,6 +304,11 @@ class PartitionLog(ReadableLog, ShrinkingLog):
                 and header.max_timestamp - first_timestamp > config.roll_ms(active.stem)
             )
         )
+
+    def roll(self) -> None:
+        """Seal the active segment, if it has anything, and begin another. Raises DiskError."""
+        if self._active.size:
+            self._roll(self.log_end_offset)
 
     def _roll(self, base_offset: int) -> Segment:
         active = self._active
@@ -407,24 +414,14 @@ class PartitionLog(ReadableLog, ShrinkingLog):
         self.recovery_point = self.log_end_offset
         return self.recovery_point
 
-    def flush_rolled(self) -> LogFlush:
-        """The work of making all sealed segments durable, for another thread; then `flushed`."""
+    def begin_flush(self, *, to_end: bool) -> LogFlush:
+        """The work of making sealed segments durable, or all that was appended so far, for another
+        thread; then `flushed`."""
+        active = self._active
         flush = LogFlush(
-            self._segments[:-1],
-            offset=self._active.base_offset,
-            cuts=self._cuts,
-            names=self._names,
-            flush_names=self._sync_names,
-        )
-        self._flushes.append(flush)
-        return flush
-
-    def flush_to_end(self) -> LogFlush:
-        """The work of making all that was appended so far durable, for another thread."""
-        flush = LogFlush(
-            [segment for segment in self._segments[:-1] if segment.dirty],
-            self._active.file,
-            offset=self.log_end_offset,
+            [s for s in self._segments[:-1] if s.dirty or s.entries_dirty],
+            active.file if to_end else None,
+            offset=self.log_end_offset if to_end else active.base_offset,
             cuts=self._cuts,
             names=self._names,
             flush_names=self._sync_names,

@@ -55,14 +55,6 @@ class ShrinkingLog:
 
     # ---- the front -----------------------------------------------------------------------------
 
-    def roll(self) -> None:
-        """Seal the active segment, if it has anything, and begin another. Raises DiskError."""
-        if self._active.size:
-            self._roll(self.log_end_offset)
-
-    def _roll(self, base_offset: int) -> Segment:
-        raise NotImplementedError
-
     def start_at(self, offset: int) -> None:
         """Records below `offset` (within the log) are no longer there.
 

@@ -272,7 +272,7 @@ class LogFolder:
         To be called when `partition.producers` tells of all that is in the full segment, and of
         nothing behind it."""
         log = partition.log
-        flush = log.flush_rolled()
+        flush = log.begin_flush(to_end=False)
         snapshot = log.snapshots.begin(log.base_offsets[-1])
         producers = partition.producers.copy()
 

@@ -65,7 +65,7 @@ class Syncs:
         node = self._node
         partitions, self._wanted = self._wanted, {}
         flushes = [
-            (partition, partition.log.flush_to_end())
+            (partition, partition.log.begin_flush(to_end=True))
             for partition in partitions
             if node.partitions.get(partition.tp) is partition
         ]
