@@ -57,7 +57,6 @@ REASONS = {
     "alter.config.policy": "there are no plug-ins",
     "alter.log.dirs": "replicas do not move between log folders yet",
     "authorizer": "refused when set: there is no authorizer yet",
-    "background.threads": "one thread does the work of a broker",
     "broker.heartbeat": "brokers ping each other four times a second",
     "broker.id.generation": "every broker is given its number",
     "client.quota": "quotas are not enforced yet",

@@ -31,6 +31,7 @@ class _BrokerValues:
 
     auto_create_topics_enable: bool
     auto_leader_rebalance_enable: bool
+    background_threads: int
     connections_max_idle_ms: int
     controlled_shutdown_enable: bool
     controlled_shutdown_max_retries: int

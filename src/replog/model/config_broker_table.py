@@ -17,7 +17,7 @@ ROWS: Final = (
     ("authorizer.class.name", "string", "", True, False),
     ("auto.create.topics.enable", "boolean", "true", True, True),
     ("auto.leader.rebalance.enable", "boolean", "true", True, True),
-    ("background.threads", "int", "10", False, False, ">=1"),
+    ("background.threads", "int", "10", False, True, ">=1"),
     ("broker.heartbeat.interval.ms", "int", "2000", True, False, ">=1"),
     ("broker.id", "int", "-1", True, True, ">=-1"),
     ("broker.id.generation.enable", "boolean", "true", True, False),

@@ -13,6 +13,9 @@ DOCS: Final[dict[str, str]] = {
     "auto.leader.rebalance.enable": (
         "The controller moves leadership back to preferred replicas by itself."
     ),
+    "background.threads": (
+        "Threads for what waits for a device: fsync, opening, compaction, compression."
+    ),
     "broker.id": "Another spelling of node.id.",
     "broker.rack": "Where the broker stands; replicas of a partition are spread over racks.",
     "broker.session.timeout.ms": (

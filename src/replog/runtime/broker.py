@@ -176,6 +176,7 @@ class BrokerProcess:
             connections_per_ip=min(config.max_connections_per_ip, usual.connections_per_ip),
             connections_max=min(usual.connections, places),
             request_bytes=queued if queued > 0 else usual.request_bytes,
+            job_threads=config.background_threads,
             idle_ms=config.connections_max_idle_ms,
             frame_bytes=config.socket_request_max_bytes,
         )

@@ -4,7 +4,6 @@ import logging
 import queue
 import threading
 from collections.abc import Callable
-from typing import Final
 
 from replog.log.disk import DiskError
 from replog.model.inputs import JobDone
@@ -12,27 +11,36 @@ from replog.model.outputs import RunJob
 
 _log = logging.getLogger("replog.node")
 
-# Long jobs (compaction, recompression) must not hold up a short one (fsync).
-JOB_THREADS: Final = 4
-
 
 class Jobs:
-    """A few threads that take jobs in their order."""
+    """A few threads that take jobs in their order. There are several, so that long jobs
+    (compaction, recompression) do not hold up a short one (fsync)."""
 
-    def __init__(self, post: Callable[[JobDone], None]) -> None:
-        """`post` is called on a thread of ours when a job is done."""
+    def __init__(self, post: Callable[[JobDone], None], threads_max: int) -> None:
+        """`post` is called on a thread of ours when a job is done. Threads are started as jobs
+        come, `threads_max` of them at most (`background.threads`)."""
         self._post = post
+        self._threads_max = threads_max
         self._queue: queue.SimpleQueue[RunJob | None] = queue.SimpleQueue()
         self._threads: list[threading.Thread] = []
 
     def run(self, job: RunJob) -> None:
         """Exactly one JobDone with the job's token follows."""
-        if len(self._threads) < JOB_THREADS:
+        if len(self._threads) < self._threads_max:
             name = f"job-{len(self._threads)}"
             thread = threading.Thread(target=self._serve, name=name, daemon=True)
             self._threads.append(thread)
             thread.start()
         self._queue.put(job)
+
+    def resize(self, threads_max: int) -> None:
+        """From now on there are so many threads at most: surplus ones end behind the jobs that
+        are there."""
+        self._threads_max = threads_max
+        for _ in self._threads[threads_max:]:
+            self._queue.put(None)
+        # Which of them end is the queue's affair: what is kept here are as many as stay.
+        del self._threads[threads_max:]
 
     def close(self, timeout_s: float) -> None:
         """Take no more jobs, and give those under way some time."""

@@ -70,6 +70,7 @@ class Limits:
     # For the first frame of a connection that took a reserved place.
     reserved_ms: int = 5_000
 
+    job_threads: int = 10  # background.threads
     idle_ms: int = 600_000  # connections.max.idle.ms
     frame_bytes: int = 100 * MIB  # socket.request.max.bytes
     sweep_ms: int = 1_000  # how often the deadlines above are looked at

@@ -101,7 +101,7 @@ class NodeLoop:
         self._connections: dict[int, Connection] = {}
         self._connection_count = 0
         self._peers = Peers(self)
-        self._jobs = Jobs(self.post_threadsafe)
+        self._jobs = Jobs(self.post_threadsafe, limits.job_threads)
         self._events: deque[Input] = deque()
         self._dirty: list[Flushable] = []
         self.now_ms = time.monotonic() * 1000
@@ -270,6 +270,7 @@ class NodeLoop:
 
     def _reconfigure(self, output: Reconfigured) -> None:
         self.places.reconfigure(output.config)
+        self._jobs.resize(output.config.background_threads)
 
     @staticmethod
     def _report(output: Report) -> None:
