@@ -106,7 +106,7 @@ REASONS = {
     "principal.builder": "there is no authorizer yet",
     "process.roles": "there is no KRaft quorum; every broker may become controller",
     "producer.purgatory": "what waits is woken one by one, so that there is nothing to purge",
-    "queued.max.requests": "requests are bounded by their bytes: queued.max.request.bytes",
+    "queued.max.requests": "a request is carried out as it is read: none is queued",
     "quota": "quotas are not enforced yet",
     "remote.log.storage.system.enable": "refused when true: tiered storage is not planned",
     "replica.socket.receive": "the system's own size is faster",
