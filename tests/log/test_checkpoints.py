@@ -32,7 +32,6 @@ def test_nothing_is_empty_without_a_reason() -> None:
 @pytest.mark.parametrize(
     "data",
     [
-        b"",
         b"\0" * 30,
         b"1\n0\n",
         b"0\n2\na 0 5\n",
@@ -54,6 +53,13 @@ def test_what_makes_no_sense_is_empty_and_says_why(data: bytes) -> None:
     found, reason = checkpoints.read(disk, NAME)
     assert found == {}
     assert reason
+
+
+def test_an_empty_file_says_nothing() -> None:
+    """Kafka makes the cleaner's as soon as it looks for logs to compact."""
+    disk = MemDisk()
+    disk.write_file(NAME, b"")
+    assert checkpoints.read(disk, NAME) == ({}, None)
 
 
 @given(st.binary(max_size=60))

@@ -60,7 +60,7 @@ class WrongFolder(Exception):
 def read(disk: Disk, name: str) -> tuple[dict[TopicPartition, int], str | None]:
     """(offset by partition, None), or ({}, why the file can't be used). Raises DiskError."""
     data = disk.read_file(name)
-    if data is None:
+    if not data:  # Kafka makes some of them empty, long before it has anything to say
         return {}, None
     try:
         lines = data.decode("utf-8").split("\n")
