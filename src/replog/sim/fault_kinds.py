@@ -61,7 +61,7 @@ WEIGHTS: Final = {
     Fault.CRASH_AT_DISK: 2.0,
     Fault.CRASH_BETWEEN_OUTPUTS: 1.5,
     Fault.STOP: 1.0,
-    Fault.ROLL: 0.3,
+    Fault.ROLL: 0.5,
     Fault.PAUSE: 2.5,
     Fault.LONG_PAUSE: 1.0,
     Fault.SLOW: 1.0,
@@ -75,14 +75,14 @@ WEIGHTS: Final = {
     Fault.HALF_OPEN: 1.5,
     Fault.EXPIRE: 1.2,
     Fault.NO_QUORUM: 0.4,
-    Fault.STALE_READS: 1.0,
+    Fault.STALE_READS: 2.0,
     Fault.DISK_FULL: 0.6,
-    Fault.DISK_ERROR: 0.6,
+    Fault.DISK_ERROR: 2.0,
     Fault.SLOW_DISK: 1.0,
     Fault.BIT_FLIP: 1.5,
-    Fault.POWER_CUT: 1.5,
-    Fault.POWER_CUT_ALL: 0.6,
-    Fault.EMPTY_DISK: 1.0,
+    Fault.POWER_CUT: 4.0,
+    Fault.POWER_CUT_ALL: 3.0,
+    Fault.EMPTY_DISK: 2.0,
 }
 # Faults that lose what was written, and with which promise they may happen at all.
 LOSING: Final = {
@@ -120,7 +120,7 @@ class FaultEvent:
 def draw_rates(stream: Random, allowed: Collection[Fault]) -> dict[Fault, float]:
     """The kinds that a seed takes, each with the mean time between two of it in milliseconds."""
     share = stream.choice((0.15, 0.4, 0.8))
-    per_second = stream.choice((0.8, 1.6, 3.2))
+    per_second = stream.choice((1.0, 2.0, 4.0))
     weights = {}
     for fault in Fault:
         chosen = stream.random() < share

@@ -12,7 +12,7 @@ from replog.sim.occurrence import Occurrence
 CUT_MEAN_MS: Final = (100.0, 400.0, 1200.0)  # one of these, for each cut
 DRIP_MS: Final = (20.0, 100.0)  # between two messages on a link that drips
 HALF_OPEN_MS: Final = 1500.0  # mean, until the other end notices after all
-STALE_MS: Final = (20.0, 200.0, 1000.0)  # that the server which is read from lags behind
+STALE_MS: Final = (50.0, 300.0, 1000.0)  # that the server which is read from lags behind
 
 
 def _cut(it: Occurrence, host: Host, links: list[Link], what: str) -> bool:

@@ -5,6 +5,7 @@ combinations are found where the common faults are absent.
 """
 
 from dataclasses import dataclass, field
+from random import Random
 from typing import Final
 
 from replog.sim.chance import Chance
@@ -26,7 +27,7 @@ RACK_AWARE: Final = "org.apache.kafka.common.replica.RackAwareReplicaSelector"
 CALM: Final = Weather(mean_ms=0.4)
 
 
-REST_MS: Final = 2500.0  # mean pause of a producer after a burst
+REST_MS: Final = 3500.0  # mean pause of a producer after a burst
 PROMISES: Final = (Promise.KEPT,) * 2 + (Promise.TAILS,) * 3 + (Promise.FSYNC, Promise.NONE)
 # In how many of the seeds partitions are moved.
 MOVES_SHARE: Final = 0.3
@@ -105,40 +106,51 @@ def make_plan(
         unclean=unclean,
         trims=trims,
         lives=Chance(seed).at("lives").random() < LIVES_SHARE,
-        settings={
-            "replica.lag.time.max.ms": str(lag),
-            "replica.fetch.wait.max.ms": str(stream.choice((100, 200))),
-            "replica.socket.timeout.ms": str(stream.choice((300, 600))),
-            "replica.fetch.backoff.ms": str(stream.choice((20, 100))),
-            "replica.fetch.max.bytes": str(stream.choice((300, 4096))),
-            "request.timeout.ms": "500",
-            "controller.socket.timeout.ms": "500",
-            "min.insync.replicas": str(min_isr),
-            "offsets.topic.num.partitions": "2",
-            "offsets.commit.timeout.ms": "400",
-            "replica.selector.class": RACK_AWARE,
-            "controlled.shutdown.retry.backoff.ms": "50",
-            "replica.high.watermark.checkpoint.interval.ms": str(stream.choice((100, 1000))),
-            "log.flush.offset.checkpoint.interval.ms": "1000",
-            "log.retention.check.interval.ms": str(stream.choice((200, 1000))),
-            "log.cleaner.backoff.ms": str(stream.choice((300, 15_000))),
-            "log.cleaner.min.cleanable.ratio": "0.1",
-            "log.roll.ms": str(stream.choice((400, 100_000))),
-            "offsets.retention.minutes": "2147483647",  # wall clocks jump
-        },
-        topic_settings={
-            "segment.ms": str(stream.choice((150, 1000, 100_000))),
-            "index.interval.bytes": str(stream.choice((100, 4096))),
-            "segment.index.bytes": str(stream.choice((40, 4096))),
-            "file.delete.delay.ms": str(stream.choice((10, 500))),
-            "retention.ms": "-1",  # wall clocks jump
-            "message.timestamp.after.max.ms": str(2**62),
-            "message.timestamp.before.max.ms": str(2**62),
-            "retention.bytes": str(stream.choice((500, 3000))) if trims else "-1",
-            "unclean.leader.election.enable": str(unclean).lower(),
-            "replog.durability": "fsync" if promise is Promise.FSYNC else "replicated",
-        },
+        settings=_settings(stream, lag_ms=lag, min_isr=min_isr),
+        topic_settings=_topic_settings(stream, promise, unclean=unclean, trims=trims),
     )
+
+
+def _settings(stream: Random, *, lag_ms: int, min_isr: int) -> dict[str, str]:
+    """Of brokers."""
+    return {
+        "replica.lag.time.max.ms": str(lag_ms),
+        "replica.fetch.wait.max.ms": str(stream.choice((100, 200))),
+        "replica.socket.timeout.ms": str(stream.choice((300, 600))),
+        "replica.fetch.backoff.ms": str(stream.choice((20, 100))),
+        "replica.fetch.max.bytes": str(stream.choice((300, 4096))),
+        "request.timeout.ms": "500",
+        "controller.socket.timeout.ms": "500",
+        "min.insync.replicas": str(min_isr),
+        "offsets.topic.num.partitions": "2",
+        "offsets.commit.timeout.ms": "400",
+        "replica.selector.class": RACK_AWARE,
+        "controlled.shutdown.retry.backoff.ms": "50",
+        "replica.high.watermark.checkpoint.interval.ms": str(stream.choice((100, 1000))),
+        "log.flush.offset.checkpoint.interval.ms": "1000",
+        "log.retention.check.interval.ms": str(stream.choice((200, 1000))),
+        "log.cleaner.backoff.ms": str(stream.choice((300, 15_000))),
+        "log.cleaner.min.cleanable.ratio": "0.1",
+        "log.roll.ms": str(stream.choice((400, 100_000))),
+        "offsets.retention.minutes": "2147483647",  # wall clocks jump
+    }
+
+
+def _topic_settings(
+    stream: Random, promise: Promise, *, unclean: bool, trims: bool
+) -> dict[str, str]:
+    return {
+        "segment.ms": str(stream.choice((150, 1000, 100_000))),
+        "index.interval.bytes": str(stream.choice((100, 4096))),
+        "segment.index.bytes": str(stream.choice((40, 4096))),
+        "file.delete.delay.ms": str(stream.choice((10, 500))),
+        "retention.ms": "-1",  # wall clocks jump
+        "message.timestamp.after.max.ms": str(2**62),
+        "message.timestamp.before.max.ms": str(2**62),
+        "retention.bytes": str(stream.choice((500, 3000))) if trims else "-1",
+        "unclean.leader.election.enable": str(unclean).lower(),
+        "replog.durability": "fsync" if promise is Promise.FSYNC else "replicated",
+    }
 
 
 def _producers(seed: int) -> tuple[ProducerPlan, ...]:
@@ -170,7 +182,7 @@ def _consumers(seed: int) -> tuple[ConsumerPlan, ...]:
         kind = stream.choice(("leader", "leader", "rack", "roams"))
         plans.append(
             ConsumerPlan(
-                max_wait_ms=stream.choice((50, 200, 400)),
+                max_wait_ms=stream.choice((100, 250, 500)),
                 session=stream.random() < 0.5,
                 rack=f"r{stream.choice(BROKERS)}" if kind == "rack" else "",
                 roams=kind == "roams",

@@ -75,6 +75,8 @@ class ReplicasWatch:
         self._names = Names()
         self._replicas: dict[tuple[int, Key], Replica] = {}
         self._committed: dict[Key, Committed] = {}
+        # By broker: its process, and the replicas of that. This is looked up in every step.
+        self._seen: dict[int, tuple[Life, dict[Partition, Replica]]] = {}
         # Whether a host lost something that nobody knows of yet.
         self.doubted: Callable[[int], bool] = lambda broker: False
 
@@ -91,20 +93,26 @@ class ReplicasWatch:
 
     def look(self, life: Life, *, anew: bool) -> None:
         """`life` has taken a step. `anew`: logs may have been cut and written again in it."""
+        seen = self._seen.get(life.broker_id)
+        if seen is None or seen[0] is not life:
+            seen = self._seen[life.broker_id] = life, {}
+        replicas = seen[1]
         for partition in life.node.partitions.all():
+            log = partition.log
             numbers: Numbers = (
-                partition.log_end_offset,
+                log.log_end_offset,
                 partition.high_watermark,
-                partition.log_start_offset,
-                partition.leader_epoch,
-                partition.is_leader,
+                log.log_start_offset,
+                partition.record.leader_epoch,
+                partition.leader is not None,
             )
-            key = (partition.topic_id, partition.tp.partition)
-            replica = self._replicas.get((life.broker_id, key))
-            if replica is None or replica.life != life.name or replica.partition is not partition:
-                replica = self._replicas[life.broker_id, key] = Replica(partition, life.name)
-            elif numbers == replica.numbers:
+            replica = replicas.get(partition)
+            if replica is not None and numbers == replica.numbers:
                 continue
+            key = (partition.topic_id, partition.tp.partition)
+            if replica is None:
+                replica = replicas[partition] = Replica(partition, life.name)
+                self._replicas[life.broker_id, key] = replica
             self._judge(life.broker_id, key, replica, numbers, anew=anew)
 
     def judge_change(self, change: Change) -> None:
@@ -116,7 +124,7 @@ class ReplicasWatch:
         if self.committed(key).losing is not None or self.committed(key).compacted:
             return
         for member in after.electable:
-            self._judge_member(key, member, f"stored: {after}")
+            self._judge_member(key, member, after)
         start = self.committed(key).starts.get(after.leader_epoch)
         if change.before is None or start is None:
             return
@@ -166,7 +174,7 @@ class ReplicasWatch:
         self._judge_watermark(key, replica, high_watermark)
         stored = self._records.get(key)
         if stored is not None and broker_id in stored.electable:
-            self._judge_member(key, broker_id, str(replica))
+            self._judge_member(key, broker_id, replica)
 
     def _judge_ends(self, key: Key, replica: Replica, *, led_before: bool) -> None:
         """A replica of a compacted partition."""
@@ -178,7 +186,7 @@ class ReplicasWatch:
             committed.compacted_end = max(committed.compacted_end, high_watermark)
         stored = self._records.get(key)
         for member in () if stored is None else stored.electable:
-            self._judge_member(key, member, str(replica))
+            self._judge_member(key, member, replica)
 
     def _follow_log(self, key: Key, replica: Replica, numbers: Numbers, *, anew: bool) -> None:
         end, start = numbers[0], numbers[2]
@@ -189,8 +197,8 @@ class ReplicasWatch:
             shadow.cut(end)
         if end > shadow.end:
             headers = replica.partition.log.headers_from(shadow.end)
-            added = shadow.extend(headers, str(replica))
-            self._names.name(key, added, str(replica))
+            added = shadow.extend(headers, replica)
+            self._names.name(key, added, replica)
         if shadow.end != end:
             raise Violation("a log ends with its last batch", f"{replica}: {shadow.end}, {end}")
 
@@ -253,11 +261,11 @@ class ReplicasWatch:
                 break
             if batch.base != committed.log.end:
                 raise Violation("a leader holds everything committed", f"{replica}: {batch}")
-            _judge_sequence(committed, batch, str(replica))
+            _judge_sequence(committed, batch, replica)
             committed.log.add(batch)
         stored = self._records.get(key)
         for member in () if stored is None else stored.electable:
-            self._judge_member(key, member, f"{replica} commits up to {high_watermark}")
+            self._judge_member(key, member, replica)
 
     def _judge_watermark(self, key: Key, replica: Replica, high_watermark: int) -> None:
         """Whatever is below a high watermark is what was committed."""
@@ -274,32 +282,25 @@ class ReplicasWatch:
                 f"{replica}: HW {high_watermark}; committed up to {log.end}",
             )
 
-    def _judge_member(self, key: Key, member: int, where: str) -> None:
+    def _judge_member(self, key: Key, member: int, where: object) -> None:
         """Every member of the stored ISR and ELR holds everything committed, and the same bytes."""
         committed = self.committed(key)
         log, replica = committed.log, self.replica(member, key)
-        if committed.losing is not None or self.doubted(member):
-            return
         if committed.compacted:
-            if replica is not None and replica.numbers[0] < committed.compacted_end:
-                raise Violation(
-                    "every member of ISR and ELR holds everything committed",
-                    f"{where}: {replica} ends at {replica.numbers[0]}, "
-                    f"{committed.compacted_end} offsets are committed",
-                )
-            return
-        if log.end == 0:
-            return
-        if replica is None or replica.shadow.chain_at(log.end) != log.chain:
-            end = None if replica is None else replica.shadow.end
+            holds = replica is None or replica.numbers[0] >= committed.compacted_end
+        else:
+            holds = replica is not None and replica.shadow.chain_at(log.end) == log.chain
+            holds = holds or log.end == 0
+        if not holds and committed.losing is None and not self.doubted(member):
+            end = None if replica is None else replica.numbers[0]
             raise Violation(
                 "every member of ISR and ELR holds everything committed",
-                f"{where}: broker {member} (LEO {end}) lacks {log.batches[-1]}, "
-                f"{log.end} offsets are committed",
+                f"{where}: broker {member} (LEO {end}) does not, "
+                f"{max(log.end, committed.compacted_end)} offsets are committed",
             )
 
 
-def _judge_sequence(committed: Committed, batch: Batch, where: str) -> None:
+def _judge_sequence(committed: Committed, batch: Batch, where: object) -> None:
     """The next sequence of its producer, without a gap and without repetition."""
     if batch.producer[0] < 0 or batch.sequence < 0:
         return

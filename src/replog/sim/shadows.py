@@ -95,7 +95,7 @@ class Shadow:
         self.batches.append(batch)
         self._ends.append(batch.next)
 
-    def extend(self, headers: Iterable[BatchHeader], where: str) -> list[Batch]:
+    def extend(self, headers: Iterable[BatchHeader], where: object) -> list[Batch]:
         """Add what the log has beyond the end. Raises when offsets or epochs are out of order."""
         added = []
         for header in headers:
@@ -117,7 +117,7 @@ class Names:
     def __init__(self) -> None:
         self._named: dict[Key, dict[tuple[int, int], Batch]] = {}
 
-    def name(self, key: Key, batches: Iterable[Batch], where: str) -> None:
+    def name(self, key: Key, batches: Iterable[Batch], where: object) -> None:
         """These batches are in a log. Raises when one has the name of another."""
         named = self._named.setdefault(key, {})
         for batch in batches:

@@ -94,16 +94,7 @@ class World:
         self.observer: Observer = self.oracle
         self.coordinator.on_write = self.oracle.wrote
         self.history = History()
-        skews = self.chance.at("clock skew")
-        self.hosts = [
-            Host(
-                broker_id,
-                plan.log_folders,
-                clock_ms=HOST_CLOCK_STEP_MS * (broker_id + 1),
-                wall_skew_ms=skews.randint(-2000, 2000),
-            )
-            for broker_id in self.brokers
-        ]
+        self.hosts = self._hosts()
         self.doubts = Doubts(
             self.hosts,
             self.coordinator.tree,
@@ -155,6 +146,18 @@ class World:
         if plan.framed:
             for client in clients:
                 self._speak_some_version(client)
+
+    def _hosts(self) -> list[Host]:
+        skews = self.chance.at("clock skew")
+        return [
+            Host(
+                broker_id,
+                self.plan.log_folders,
+                clock_ms=HOST_CLOCK_STEP_MS * (broker_id + 1),
+                wall_skew_ms=skews.randint(-2000, 2000),
+            )
+            for broker_id in self.brokers
+        ]
 
     # ---- parts --------------------------------------------------------------------------------
 
