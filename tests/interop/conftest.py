@@ -12,7 +12,7 @@ from tests.support.cluster import Cluster
 
 # Together with the jars: `make test` must not take longer because somebody ran `make interop` once.
 ASKED_FOR = "REPLOG_INTEROP"
-PAGE = "REPLOG_INTEROP_PAGE"  # where a complete run writes what it found
+PAGE = "REPLOG_INTEROP_PAGE"  # where a run writes what it found
 
 NOTE = pytest.StashKey[str]()
 FINDINGS = pytest.StashKey[report.Findings]()
@@ -22,7 +22,8 @@ def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line("markers", "shows(column): of its client, in docs/clients.md")
     config.addinivalue_line("markers", "shows_tools(*names): in docs/clients.md")
     config.addinivalue_line("markers", "shows_scenario(name): in docs/clients.md")
-    config.stash[FINDINGS] = report.Findings()
+    before = Path(os.environ.get(PAGE) or os.devnull)
+    config.stash[FINDINGS] = report.findings_in(before.read_text() if before.exists() else "")
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -53,8 +54,7 @@ def _file(item: pytest.Item, result: str, found: report.Findings) -> None:
         found.clients[client.name, mark.args[0]] = result
     for mark in item.iter_markers("shows_tools"):
         for name in mark.args:
-            # A tool of several tests works when it does in all of them.
-            found.tools[name] = result if found.tools.get(name) != "fails" else "fails"
+            found.tools[name] = result
     for mark in item.iter_markers("shows_scenario"):
         found.scenarios[mark.args[0]] = result
 

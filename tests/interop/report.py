@@ -8,6 +8,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 COLUMNS = ("codecs", "group", "leader killed", "admin calls")
+CLIENTS, TOOLS, SCENARIOS = "Clients", "Apache Kafka's tools", "Scenarios"
+HEADS = ("client", "tool", "scenario")
 
 
 @dataclass
@@ -19,6 +21,26 @@ class Findings:
     clients: dict[tuple[str, str], str] = field(default_factory=dict)  # (client, column)
     tools: dict[str, str] = field(default_factory=dict)
     scenarios: dict[str, str] = field(default_factory=dict)
+
+
+def findings_in(text: str) -> Findings:
+    """What a page says: a run of some of the tests renews their results and keeps the others."""
+    found = Findings()
+    section = ""
+    for line in text.splitlines():
+        if line.startswith("## "):
+            section = line.removeprefix("## ")
+        cells = line.strip("| ").split(" | ")
+        if not line.startswith("| ") or cells[0] in (*HEADS, "---"):
+            continue
+        if section == CLIENTS:
+            name, found.versions[cells[0]], found.languages[cells[0]], *results = cells
+            found.clients.update(zip(((name, column) for column in COLUMNS), results, strict=True))
+        elif section == TOOLS:
+            found.tools[cells[0]] = cells[1]
+        else:
+            found.scenarios[cells[0]] = cells[1]
+    return found
 
 
 def page(found: Findings) -> str:
@@ -33,7 +55,7 @@ def page(found: Findings) -> str:
 `make interop` writes this page: it runs every client and tool named here against brokers of its
 own. "fails" is said of what does not work, with no other word for it.
 
-## Clients
+## {CLIENTS}
 
 The same program for each client, in its own language and as its documentation says it.
 
@@ -49,11 +71,11 @@ The same program for each client, in its own language and as its documentation s
 
 {_table(["client", "version", "language", *COLUMNS], rows)}
 
-## Apache Kafka's tools
+## {TOOLS}
 
 {_table(["tool", "result"], _sorted(found.tools))}
 
-## Scenarios
+## {SCENARIOS}
 
 {_table(["scenario", "result"], _sorted(found.scenarios))}
 """
