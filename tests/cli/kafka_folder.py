@@ -79,6 +79,12 @@ class KafkaFolder:
 
     # ---- what the controllers say --------------------------------------------------------------
 
+    def led_anew(self, name: str, index: int, leader: int) -> None:
+        """A change of a partition: its ISR, and its leader (-2: not that)."""
+        front = b"\1\5\0" + index.to_bytes(4, "big") + topic_id(name)
+        leader_field = b"\1\4" + leader.to_bytes(4, "big", signed=True)
+        self._metadata.append(front + b"\2" + b"\0\5\2\0\0\0\1" + leader_field)
+
     def topic(self, name: str, partitions: int, **configs: str) -> None:
         self._metadata.append(b"\1\2\0" + _text(name) + topic_id(name) + b"\0")
         for index in range(partitions):

@@ -130,11 +130,14 @@ def test_everything_is_brought(importing: Importing, kafka: KafkaFolder) -> None
 
 def test_no_leader_epoch_of_kafka_is_used_again(importing: Importing, kafka: KafkaFolder) -> None:
     """Recovery forgets one in which nothing was written; clients have heard of it."""
+    for leader in (1, -2, -1, 1, -2, 1):
+        kafka.led_anew("orders", 1, leader)
     epochs = kafka.kill() / "small-0" / "leader-epoch-checkpoint"
     epochs.write_text("0\n2\n0 2\n7 3\n")
     importing(kafka.root)
-    partition = stored.partition_path(TopicPartition("small", 0))
-    assert json.loads(importing.nodes()[partition])["leader_epoch"] == 7
+    for name, index, epoch in (("small", 0, 7), ("orders", 1, 4), ("orders", 0, 3)):
+        partition = stored.partition_path(TopicPartition(name, index))
+        assert json.loads(importing.nodes()[partition])["leader_epoch"] == epoch, name
 
 
 def test_fewer_copies(importing: Importing, kafka: KafkaFolder) -> None:

@@ -119,7 +119,7 @@ class Cluster:
         """(offset, timestamp) for a time, or for one of the special ones."""
         where = ListOffsetsPartition(partition_index=tp.partition, timestamp=stamp)
         topic = ListOffsetsTopic(name=tp.topic, partitions=[where])
-        request = ListOffsetsRequest(isolation_level=level, topics=[topic])
+        request = ListOffsetsRequest(replica_id=-1, isolation_level=level, topics=[topic])
         answer = self.ask(tp, request, ListOffsetsResponse, LIST_OFFSETS_VERSION)
         found = answer.topics[0].partitions[0]
         assert found.error_code == 0, (tp, stamp, found.error_code)

@@ -53,6 +53,7 @@ class FoundTopic:
     copies: dict[int, Copy] = field(default_factory=dict)
     configs: dict[str, str] | None = None  # None: no controller's log tells
     partitions: int = 0  # how many there should be
+    leader_epochs: dict[int, int] = field(default_factory=dict)  # by partition, as far as told
 
 
 @dataclass(slots=True)
@@ -128,6 +129,9 @@ class LogFolders:
                 if told is not None:
                     topic.partitions = max(topic.partitions, told.partitions)
                     topic.configs = dict(told.configs)
+                    for index, epoch in told.leader_epochs.items():
+                        known_epoch = topic.leader_epochs.get(index, epoch)
+                        topic.leader_epochs[index] = max(known_epoch, epoch)
         found.next_producer_id = max((m.next_producer_id for m in known), default=0)
         return found
 

@@ -436,7 +436,8 @@ class Import:
                 next_id = max(next_id, staged.content.last_producer_id + 1)
                 # Whoever leads begins a new epoch, above all that Kafka has used: recovery forgets
                 # those in which nothing was written, clients may not have.
-                epoch = max(staged.latest_epoch, staged.copy.latest_epoch, 0)
+                told = topic.found.leader_epochs.get(index, 0)
+                epoch = max(staged.latest_epoch, staged.copy.latest_epoch, told)
                 records.append(PartitionRecord(replicas, replicas, NO_LEADER, epoch, 0))
             record = TopicRecord(name, topic.found.topic_id, records, topic.configs)
             operations.append(Create(stored.topic_path(name), stored.encode_topic(record)))

@@ -1,8 +1,9 @@
 """What Apache Kafka's controllers kept of topics: `__cluster_metadata-0` in a log folder (KIP-631).
 
 Only a node that is a controller too has it. It tells what no partition's folder does: how many
-partitions a topic has, and its configuration. Values are records of a type and a version, in the
-flexible encoding: lengths are varints, one too large, and tagged fields end each record.
+partitions a topic has, how often each got a leader, and the topic's configuration. Values are
+records of a type and a version, in the flexible encoding: lengths are varints, one too large, and
+tagged fields end each record.
 """
 
 from collections.abc import Iterator
@@ -21,9 +22,13 @@ _FRAME_VERSION: Final = 1
 _TOPIC: Final = 2
 _PARTITION: Final = 3
 _CONFIG: Final = 4
+_PARTITION_CHANGE: Final = 5
 _REMOVE_TOPIC: Final = 9
 _PRODUCER_IDS: Final = 15
 _TOPIC_RESOURCE: Final = 2
+
+_LEADER_TAG: Final = 1  # of a partition's change
+_NO_CHANGE: Final = -2
 
 _INT32 = Struct(">i")
 _PRODUCER_BLOCK = Struct(">iqq")  # broker, its epoch, the next id that nobody has
@@ -43,6 +48,7 @@ class KafkaTopic:
     topic_id: bytes
     partitions: int = 0
     configs: dict[str, str] = field(default_factory=dict)
+    leader_epochs: dict[int, int] = field(default_factory=dict)  # by partition
 
 
 @dataclass(slots=True)
@@ -76,6 +82,21 @@ class _Reader:
     def text(self) -> str | None:
         length = self.number() - 1
         return None if length < 0 else self.take(length).decode()
+
+    def int32(self) -> int:
+        return int(_INT32.unpack(self.take(_INT32.size))[0])
+
+    def skip_numbers(self) -> None:
+        """An array of 32-bit numbers, or null."""
+        self.take(max(self.number() - 1, 0) * _INT32.size)
+
+    def tagged(self) -> dict[int, bytes]:
+        """The tagged fields, undecoded."""
+        found = {}
+        for _ in range(self.number()):
+            tag, size = self.number(), self.number()
+            found[tag] = self.take(size)
+        return found
 
     def take(self, length: int) -> bytes:
         start = self.position
@@ -143,13 +164,21 @@ def _apply(found: KafkaMetadata, value: bytes) -> None:
     if kind == _TOPIC:
         name, topic_id = reader.text() or "", reader.take(16)
         found.topics[topic_id] = KafkaTopic(name, topic_id)
-    elif kind == _PARTITION:
-        (index,) = _INT32.unpack(reader.take(4))
-        topic_id = reader.take(16)
+    elif kind in (_PARTITION, _PARTITION_CHANGE):
+        index, topic_id = reader.int32(), reader.take(16)
         topic = found.topics.get(topic_id)
         if topic is None:
             raise ValueError(f"a partition of an unknown topic {topic_id_text(topic_id)}")
         topic.partitions = max(topic.partitions, index + 1)
+        if kind == _PARTITION:
+            for _ in ("replicas", "isr", "removing", "adding"):
+                reader.skip_numbers()
+            reader.int32()  # the leader
+            topic.leader_epochs[index] = reader.int32()
+        else:
+            leader = reader.tagged().get(_LEADER_TAG)
+            if leader is not None and _INT32.unpack(leader)[0] != _NO_CHANGE:
+                topic.leader_epochs[index] = topic.leader_epochs.get(index, 0) + 1
     elif kind == _REMOVE_TOPIC:
         found.topics.pop(reader.take(16), None)
     elif kind == _CONFIG:
