@@ -276,6 +276,24 @@ def test_who_was_paused_itself_counts_anew() -> None:
 
 
 @pytest.mark.scenario(46)
+def test_who_hears_half_of_those_that_it_ever_heard() -> None:
+    suspicion = Suspicion(silence_ms=1000, stall_ms=5000, gap_ms=500, presume=False)
+    suspicion.members(["a", "b", "c", "never"], 0)
+    assert suspicion.hears_half(), "there is nobody to hear"
+    for session in "abc":
+        suspicion.heard(session, 0, 10)
+    assert [s for s, _ in suspicion.suspects(5_000)] == ["a", "b", "c"]
+    assert suspicion.hears_half()
+    suspicion.listen_anew()
+    assert not suspicion.hears_half()
+    assert suspicion.turn(0) is False and suspicion.turn(60_000), "paused: still nobody is heard"
+    assert not suspicion.hears_half()
+    suspicion.heard("a", 0, 60_001)
+    assert not suspicion.hears_half()
+    suspicion.heard("b", 0, 60_002)
+    assert suspicion.hears_half()
+
+
 def test_a_killed_process_in_the_middle_of_writes_leaves_a_whole_tree(
     sqlite_backend: SqliteBackend,
 ) -> None:

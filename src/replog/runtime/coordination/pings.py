@@ -109,12 +109,16 @@ class Pings:
         with self._lock:
             return 0 if self._suspicion is None else self._suspicion.count
 
-    def silent(self) -> int:
-        """How many of those that are held, and were heard before, are silent now."""
+    def listen_anew(self) -> None:
+        """From now on it counts who is heard: see `hears_half`."""
         with self._lock:
-            if self._suspicion is None or self._suspicion.turn(now_ms()):
-                return 0
-            return len(self._suspicion.suspects(now_ms()))
+            if self._suspicion is not None:
+                self._suspicion.listen_anew()
+
+    def hears_half(self) -> bool:
+        """Whether half of those that ever were heard were so since `listen_anew`."""
+        with self._lock:
+            return self._suspicion is None or self._suspicion.hears_half()
 
     def nudge(self) -> None:
         """Tell every other session that something was written."""

@@ -19,6 +19,7 @@ class Suspicion:
         self._presume = presume  # who is new counts as heard; else its first ping is awaited
         self._known: set[str] = set()
         self._heard_ms: dict[str, float] = {}
+        self._listened: set[str] = set()  # heard since `listen_anew`
         self._turned_ms: dict[str, float] = {}  # when the event loop of the session last turned
         self._last_turn_ms: float | None = None
 
@@ -49,8 +50,17 @@ class Suspicion:
     def heard(self, session: str, loop_age_ms: float, now_ms: float) -> None:
         """A ping came; `loop_age_ms` is how long ago the sender's event loop had last turned."""
         if session in self._known:
+            self._listened.add(session)
             self._heard_ms[session] = now_ms
             self._turned_ms[session] = now_ms - loop_age_ms
+
+    def listen_anew(self) -> None:
+        """From now on it counts who is heard."""
+        self._listened.clear()
+
+    def hears_half(self) -> bool:
+        """Whether half of those that ever were heard were so since `listen_anew`."""
+        return 2 * len(self._listened & self._heard_ms.keys()) >= len(self._heard_ms)
 
     def suspects(self, now_ms: float) -> list[tuple[str, str]]:
         """(session, reason) of each that is suspected, the longest silent first."""

@@ -141,13 +141,17 @@ class ZooKeeperCoordination:
     # ---- the worker -------------------------------------------------------------------------
 
     def _run(self) -> None:
-        """One job after the other, and a look around at least every `POLL_S`."""
-        self._attempt(self._poll)
+        """One job after the other. A look around follows when there is news and nothing else waits,
+        and every `POLL_S` whatever waits."""
+        due_ms = 0.0
         while True:
+            if now_ms() >= due_ms or (self._changed and self._jobs.empty()):
+                self._attempt(self._poll)
+                due_ms = now_ms() + 1000 * POLL_S
             try:
-                job = self._jobs.get(timeout=POLL_S)
+                job = self._jobs.get(timeout=max(0.0, (due_ms - now_ms()) / 1000))
             except queue.Empty:
-                job = self._poll
+                continue
             if job is None:
                 return
             self._attempt(job)
@@ -239,16 +243,12 @@ class ZooKeeperCoordination:
             return
         self._in_touch()
         self._changed.add(ANYTHING)
-        self._poll()
 
     def _event_came(self, client: ZkClient, event: Any) -> None:
         if client is not self._client or self._watches is None:
             return
         path = self._watches.fired(event)
-        if path is not None:
-            self._changed.add(path)
-        if self._jobs.empty():
-            self._poll()  # else after those that wait: one look for all
+        self._changed.add(ANYTHING if path is None else path)
 
     # ---- looking around -----------------------------------------------------------------------
 
@@ -277,6 +277,7 @@ class ZooKeeperCoordination:
         own = next((row for row in found if row.session == self._session), None)
         if self._session is not None and (own is None or own.expired is not None):
             self._parked = None if own is None else self._session
+            self._pings.listen_anew()
             self._lose_session("removed" if own is None else own.expired or "", keep=True)
             return
         others = [row for row in found if row.session not in (self._session, self._parked)]
@@ -360,7 +361,7 @@ class ZooKeeperCoordination:
             self._emit(SessionEnded(reason))
         if not (keep and self._parked is not None):
             self._forget_client()
-        self._jobs.put(self._poll)
+        self._changed.add(ANYTHING)
 
     def _forget_client(self) -> None:
         client, self._client, self._tree, self._watches = self._client, None, None, None
@@ -371,10 +372,10 @@ class ZooKeeperCoordination:
     # ---- the sessions of others ---------------------------------------------------------------
 
     def _is_cut_off(self) -> bool:
-        """More than half of all are silent, this broker not counted: it is more likely itself."""
+        """Others have ended our session, and since then we have not heard half of them."""
         if self._pings is None or self._parked is None:
             return False
-        return self._pings.silent() > self._pings.held() // 2
+        return not self._pings.hears_half()
 
     def _queue_burial(self, session: str) -> None:
         self._jobs.put(lambda: self._proved(session))
