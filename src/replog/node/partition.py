@@ -32,6 +32,7 @@ class Partition:
         "_follower_high_watermark",
         "_led_epoch",
         "folder",
+        "held_back",
         "leader",
         "log",
         "offline_reason",
@@ -63,6 +64,9 @@ class Partition:
         self.record = record
         self.topic = topic
         self.leader: LeaderState | None = None
+        # Idempotent producers of whom a batch was refused since too few replicas were in sync, by
+        # when that was, in milliseconds.
+        self.held_back: dict[int, float] = {}
         self.offline_reason: str | None = None
         self.produce_rules = log.config.produce_rules()
         self.producers = producers

@@ -33,6 +33,7 @@ HEADER_SIZE: Final = 61
 CRC_COVERS_FROM: Final = 21
 ATTRIBUTES_AT: Final = 21
 MAGIC_AT: Final = 16
+PRODUCER_ID_AT: Final = 43
 
 COMPRESSION_MASK: Final = 0x07
 LOG_APPEND_TIME_BIT: Final = 0x08
@@ -47,6 +48,7 @@ _HEADER = Struct(">qiibIhiqqqhii")
 _PREFIX = Struct(">qi")  # base offset, length
 _BASE_OFFSET = Struct(">q")
 _EPOCH = Struct(">i")
+_PRODUCER_ID = Struct(">q")
 _MAX_TIMESTAMP = Struct(">q")
 _CRC = Struct(">I")
 _ATTRIBUTES = Struct(">h")
@@ -54,6 +56,13 @@ _ATTRIBUTES = Struct(">h")
 read_prefix = _PREFIX.unpack_from
 
 Bytes = bytes | bytearray | memoryview
+
+
+def read_producer_id(buffer: Bytes) -> int:
+    """Who wrote the first batch of `buffer`; NO_PRODUCER_ID when it is not even a header."""
+    if len(buffer) < HEADER_SIZE:
+        return NO_PRODUCER_ID
+    return int(_PRODUCER_ID.unpack_from(buffer, PRODUCER_ID_AT)[0])
 
 
 class BatchHeader:

@@ -34,6 +34,7 @@ from replog.model.messages.produce import (
     TopicProduceData,
     TopicProduceResponse,
 )
+from replog.records.header import read_producer_id
 from replog.records.validate import LookInside, RefusedBatch, validate_produce
 
 if TYPE_CHECKING:
@@ -48,6 +49,10 @@ ALL = -1
 FIRST_VERSION_WITH_ZSTD = 7  # KIP-110
 FIRST_VERSION_WITH_ABORTABLE = 11  # KIP-890
 FIRST_VERSION_WITH_IDS = 13
+# How long a refusal for want of replicas speaks for what follows it: clients send again within a
+# second. After that a gap is a gap.
+HELD_BACK_MS = 5_000
+HELD_BACK_MAX = 1_000  # producers of one partition
 ADMIN_CLIENT = "__admin_client"  # Kafka's tools may write internal topics under this client id
 
 
@@ -131,8 +136,27 @@ class _Produce:
             return self._refuse(data.index, partition, tp)
         error = self._admission(partition)
         if error:
+            if error is ErrorCode.NOT_ENOUGH_REPLICAS and isinstance(data.records, memoryview):
+                self._hold_back(partition, data.records)
             return self._refuse(data.index, error, tp)
         return self._check(partition, data)
+
+    def _hold_back(self, partition: Partition, buffer: memoryview) -> None:
+        """Remember whose batch is refused: those that follow it must not seem out of order.
+
+        They may be under way already, and enough replicas in sync when they come. librdkafka takes
+        a gap for the end of its sequence numbers, and begins new ones on all its partitions: what
+        it does not know to be written there, it writes once more.
+        """
+        if len(partition.held_back) >= HELD_BACK_MAX:
+            partition.held_back.clear()
+        producer_id = read_producer_id(buffer)
+        if producer_id >= 0:
+            partition.held_back[producer_id] = self.node.now_ms
+
+    def _is_held_back(self, partition: Partition, producer_id: int) -> bool:
+        since_ms = partition.held_back.get(producer_id)
+        return since_ms is not None and self.node.now_ms - since_ms < HELD_BACK_MS
 
     def _admission(self, partition: Partition) -> ErrorCode:
         """Whether this replica takes a write now."""
@@ -240,7 +264,11 @@ class _Produce:
                 header.last_sequence,
             )
             if isinstance(verdict, Refused):
-                answer = self._refuse(index, verdict.error, text=verdict.message)
+                error = verdict.error
+                gap = error is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
+                if gap and self._is_held_back(partition, header.producer_id):
+                    error = ErrorCode.NOT_ENOUGH_REPLICAS
+                answer = self._refuse(index, error, text=verdict.message)
                 answer.log_start_offset = partition.log_start_offset
                 return answer
             if isinstance(verdict, Duplicate):
@@ -248,6 +276,8 @@ class _Produce:
                 answer.log_append_time_ms = verdict.batch.max_timestamp
                 self._await(partition, verdict.batch.last_offset + 1, answer)
                 return answer
+            if partition.held_back:
+                partition.held_back.pop(header.producer_id, None)
         written = self.node.partitions.write(partition, buffer, headers)
         if isinstance(written, Refused):
             return self._refuse(index, written.error, text=written.message)
