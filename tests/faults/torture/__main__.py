@@ -26,6 +26,7 @@ from tests.faults.torture.clients import (
     ConfluentReader,
     ConfluentWriter,
     Place,
+    SingleWriter,
     log_ends,
     read_all,
 )
@@ -46,7 +47,8 @@ from replog.model.ids import GROUP_OFFSETS_TOPIC
 
 TOPICS = ("orders", "events", "clicks", "audits")
 PARTITIONS = 2
-RATES = {"librdkafka-idempotent": 120.0, "librdkafka-plain": 80.0, "librdkafka-once": 40.0}
+RATES = {"librdkafka-idempotent": 120.0, "librdkafka-plain": 80.0}
+SINGLE_RATE = 40.0
 AIO_RATE = 80.0
 SETTLE_S = 3.0  # clients run before the first fault
 CATCH_UP_S = 60.0
@@ -58,16 +60,18 @@ class Clients:
 
     history: History
     writers: list[ConfluentWriter]
+    single: SingleWriter
     readers: list[ConfluentReader]
     aio: AioClients
     problems: Problems = field(repr=False)
 
     def start(self) -> None:
-        for thread in (*self.writers, *self.readers, self.aio):
+        for thread in (*self.writers, self.single, *self.readers, self.aio):
             thread.start()
 
     def finish_writing(self) -> None:
-        unanswered = [writer.finish() for writer in self.writers] + [self.aio.finish_writing()]
+        unanswered = [writer.finish() for writer in (*self.writers, self.single)]
+        unanswered.append(self.aio.finish_writing())
         if any(unanswered):
             self.problems.add(f"records were never answered: {unanswered}")
         for writer in self.writers:
@@ -98,7 +102,7 @@ class Clients:
 
 def make_clients(bootstrap: str, places: list[Place], problems: Problems) -> Clients:
     """One of each kind; each writes to all topics."""
-    kinds = [*RATES, "aiokafka"]
+    kinds = [*RATES, "aiokafka", "single"]
     names = {kind: [f"{kind}@{topic}" for topic in TOPICS] for kind in kinds}
     idempotent = {"librdkafka-idempotent", "aiokafka"}
     history = History(
@@ -109,12 +113,12 @@ def make_clients(bootstrap: str, places: list[Place], problems: Problems) -> Cli
     settings: dict[str, dict[str, object]] = {
         "librdkafka-idempotent": {"enable.idempotence": True},
         "librdkafka-plain": {},
-        "librdkafka-once": {"retries": 0, "max.in.flight": 1},
     }
     writers = [
         ConfluentWriter(bootstrap, history, names[kind], places, rate=rate, **settings[kind])
         for kind, rate in RATES.items()
     ]
+    single = SingleWriter(bootstrap, history, names["single"], places, rate=SINGLE_RATE)
     readers = [
         ConfluentReader("reader", bootstrap, places, problems),
         ConfluentReader("member", bootstrap, places, problems, group="torture"),
@@ -122,7 +126,7 @@ def make_clients(bootstrap: str, places: list[Place], problems: Problems) -> Cli
     aio = AioClients(
         *(bootstrap, history, names["aiokafka"], places, problems), rate=AIO_RATE, idempotent=True
     )
-    return Clients(history, writers, readers, aio, problems)
+    return Clients(history, writers, single, readers, aio, problems)
 
 
 class Run:

@@ -1,11 +1,12 @@
 """Clients of every kind that write and read while the cluster is tortured.
 
-All producers use acks=all. An idempotent one promises no repeats and no other order; one without
-retries is told what became of each single request, so its definite failures can be held to.
+All producers use acks=all. An idempotent one promises no repeats and no other order; one that tries
+only once is told what became of each single request, so its definite failures can be held to.
 """
 
 import asyncio
 import logging
+import random
 import threading
 import time
 from collections.abc import Callable, Sequence
@@ -15,10 +16,20 @@ from confluent_kafka import Consumer, KafkaError, Producer, TopicPartition
 from tests.faults.torture.history import DEFINITE, History, Problems, Reading
 
 from replog.cli.traffic import QUICK
+from replog.model.messages.produce import (
+    PartitionProduceData,
+    ProduceRequest,
+    ProduceResponse,
+    TopicProduceData,
+)
+from replog.records.batch import Record, build_batch
+from replog.runtime.client import Address, AdminClient, ClientError, error_name
 
 DELIVERY_TIMEOUT_MS = 60_000
 IN_FLIGHT_MAX = 1_000  # records of one writer that wait for an answer; then it pauses
 ANSWER_TIMEOUT_S = 120.0
+SINGLE_TIMEOUT_S = 6.0  # for the answer to a request that is tried once
+SINGLE_VERSION = 9  # the last that names topics, not ids
 Place = tuple[str, int]  # topic, partition
 
 
@@ -45,7 +56,6 @@ class ConfluentWriter(threading.Thread):
         self._names = {history.writers[name].topic: name for name in names}
         self._places = list(places)
         self._pause_s = 1 / rate
-        self._once = settings.get("retries") == 0
         self.fatal: str | None = None  # the client has given up for good
         self._waiting = 0
         self._stopping = threading.Event()
@@ -82,8 +92,7 @@ class ConfluentWriter(threading.Thread):
                 offset, now = message.offset(), time.monotonic()
                 self._history.acknowledged(name, partition, number, offset, now)
                 return
-            definite = self._once and error.code() in DEFINITE
-            self._history.refused(name, partition, number, error.name(), definite=definite)
+            self._history.refused(name, partition, number, error.name(), definite=False)
             if error.fatal():
                 self.fatal = error.str()
 
@@ -95,6 +104,103 @@ class ConfluentWriter(threading.Thread):
         self._stopping.set()
         self.join()
         return int(self._client.flush(ANSWER_TIMEOUT_S))
+
+
+class SingleWriter(threading.Thread):
+    """A client that tries each record once and knows what it was told: its refusals are held to.
+
+    librdkafka sends a record again after NOT_LEADER_OR_FOLLOWER whatever `retries` says, so with it
+    nobody can tell which attempt a refusal was for.
+    """
+
+    def __init__(
+        self,
+        bootstrap: str,
+        history: History,
+        names: Sequence[str],
+        places: Sequence[Place],
+        *,
+        rate: float,
+    ) -> None:
+        super().__init__(name=names[0], daemon=True)
+        self._servers = bootstrap
+        self._history = history
+        self._names = {history.writers[name].topic: name for name in names}
+        self._places = list(places)
+        self._pause_s = 1 / rate
+        self._stopping = threading.Event()
+        self._client: AdminClient | None = None
+        self._leaders: dict[Place, Address] = {}
+
+    def run(self) -> None:
+        turn = 0
+        while not self._stopping.wait(self._pause_s):
+            place = self._places[turn % len(self._places)]
+            turn += 1
+            try:
+                leader = self._leader(place)
+            except ClientError:
+                self._forget()
+                continue
+            if leader is not None:
+                self._send(place, leader)
+        self._forget()
+
+    def _leader(self, place: Place) -> Address | None:
+        if self._client is None:
+            servers = random.sample(self._servers.split(","), len(self._servers.split(",")))
+            self._client = AdminClient(",".join(servers), SINGLE_TIMEOUT_S)
+        if place not in self._leaders:
+            seen = self._client.metadata(sorted(self._names))
+            addresses = {broker.node_id: (broker.host, broker.port) for broker in seen.brokers}
+            for topic in seen.topics:
+                for partition in topic.partitions:
+                    if partition.leader_id in addresses:
+                        found = addresses[partition.leader_id]
+                        self._leaders[topic.name or "", partition.partition_index] = found
+        return self._leaders.get(place)
+
+    def _send(self, place: Place, leader: Address) -> None:
+        assert self._client is not None
+        topic, partition = place
+        name = self._names[topic]
+        number, value = self._history.invoke(name, partition)
+        batch = build_batch([Record(0, int(time.time() * 1000), None, value)])
+        data = PartitionProduceData(index=partition, records=memoryview(batch))
+        request = ProduceRequest(
+            acks=-1,
+            timeout_ms=int(SINGLE_TIMEOUT_S * 500),
+            topic_data=[TopicProduceData(name=topic, partition_data=[data])],
+        )
+        try:
+            answer = self._client.call_at(leader, request, SINGLE_VERSION)
+        except ClientError as error:
+            self._forget()
+            reason = str(error).partition(": ")[2] or str(error)
+            self._history.refused(name, partition, number, reason, definite=False)
+            return
+        assert isinstance(answer, ProduceResponse)
+        told = answer.responses[0].partition_responses[0]
+        if told.error_code:
+            self._leaders.clear()
+            reason = error_name(told.error_code)
+            definite = told.error_code in DEFINITE
+            self._history.refused(name, partition, number, reason, definite=definite)
+        else:
+            now = time.monotonic()
+            self._history.acknowledged(name, partition, number, told.base_offset, now)
+
+    def _forget(self) -> None:
+        if self._client is not None:
+            self._client.close()
+        self._client = None
+        self._leaders.clear()
+
+    def finish(self) -> int:
+        """Stop. Nothing is ever left unanswered."""
+        self._stopping.set()
+        self.join()
+        return 0
 
 
 class ConfluentReader(threading.Thread):
