@@ -5,7 +5,7 @@ from typing import Any
 
 from tests.sim.patches import Patch
 
-from replog.core.controller import state
+from replog.core.controller import registrations
 from replog.log import recovery
 from replog.model.cluster import BrokerLife
 from replog.model.inputs import Received
@@ -40,7 +40,7 @@ def _answer_before_all_is_read(self: LogReplay[Any]) -> None:
 
 
 STORAGE: dict[str, tuple[Patch, ...]] = {
-    "a host that restarted counts as before": ((state, "may_have_lost", _lost_nothing),),
+    "a host that restarted counts as before": ((registrations, "may_have_lost", _lost_nothing),),
     "messages to an earlier registration are obeyed": (
         (Membership, "update_cluster", _for_any_registration(Membership.update_cluster)),
     ),
