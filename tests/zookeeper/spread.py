@@ -44,7 +44,11 @@ class SpreadCluster:
         self.ensemble.start()
         for broker in BROKERS:
             self.start(broker)
-        self.wait("all brokers are there", lambda m: len(m.brokers) == 3 and m.controller_id > 0)
+        self.wait(
+            "all brokers are there",
+            lambda m: len(m.brokers) == 3 and m.controller_id > 0,
+            timeout_s=180,
+        )
 
     def start(self, broker: int) -> None:
         home = self.folder / f"b{broker}"
