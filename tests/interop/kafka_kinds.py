@@ -263,6 +263,11 @@ KINDS: Sequence[Kind] = (
     Kind("times", times, {"message.timestamp.after.max.ms": str(2**62), "retention.ms": "-1"}),
     Kind("append-time", numbers, {"message.timestamp.type": "LogAppendTime"}),
     Kind("recompressed", megabytes, {"compression.type": "zstd", "segment.bytes": str(MB)}),
+    # Kafka's own libraries write other frames of the same codecs than clients in C do.
+    *(
+        Kind(f"recompressed.{codec}", numbers, {"compression.type": codec})
+        for codec in ("uncompressed", "gzip", "snappy", "lz4")
+    ),
     Kind("preallocated", numbers, {"preallocate": "true", "segment.bytes": str(4 * MB)}),
     Kind("idempotent", idempotent),
     Kind("transactions", transactions),
