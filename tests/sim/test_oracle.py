@@ -207,6 +207,16 @@ def test_what_a_lossy_election_leaves_is_what_is_committed() -> None:
     assert [committed.was_lost(offset) for offset in range(4)] == [False, True, True, False]
 
 
+def test_a_lossy_election_may_leave_nothing_but_a_place_to_begin() -> None:
+    """The start of the log was on stable storage, and all that was behind it is lost."""
+    committed = Committed()
+    for batch in Shadow().extend([header(0, 0), header(1, 0)], "log"):
+        committed.log.add(batch)
+    committed.cut(Shadow(1))
+    assert (committed.log.start, committed.log.end) == (1, 1)
+    assert committed.was_lost(1)
+
+
 def test_a_log_that_begins_late_goes_on_from_what_was_before() -> None:
     whole = Shadow()
     whole.extend([header(0, 0), header(1, 0, count=2), header(3, 1)], "whole")

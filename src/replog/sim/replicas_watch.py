@@ -56,6 +56,8 @@ class Committed:
             end = log.batches[-1].base
             self.lost.append(log.batches[-1])
             log.cut(end)
+        if shadow.start > log.end:
+            self.log = log = Shadow(shadow.start, shadow.chain_at(shadow.start) or 0)
         self.sequences.clear()
         for batch in log.batches:
             self.sequences[batch.producer] = batch.sequence + batch.next - batch.base
