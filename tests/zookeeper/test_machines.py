@@ -152,7 +152,7 @@ def test_the_guide_leads_from_nothing_to_a_cluster(machines: list[Machine]) -> N
     wait_until("three brokers", lambda: len(known(first).brokers) == 3, timeout_s=90)
     said = second.execute(look)
     assert "healthy" in said or "in-sync" in said, said
-    assert said.split()[-3:] == ["one", "two", "three"], said
+    assert sorted(said.split()[-3:]) == ["one", "three", "two"], said  # of three partitions
 
     # "Switch one machine off", the controller's: all of it dies, its ZooKeeper, too.
     gone = next(m for m in machines if m.number == known(first).controller_id)
