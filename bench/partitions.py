@@ -17,7 +17,8 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from idle import BenchFailed, cpu_seconds, replog
+from idle import BenchFailed, replog
+from processes import cpu_seconds
 from replog.cli.output import columns
 from replog.cli.ports import free_ports
 from replog.model.messages.create_topics import (
@@ -48,15 +49,13 @@ class Measurement:
     @contextmanager
     def step(self, name: str, mark: str = "") -> Iterator[None]:
         """Time what is done inside."""
-        before, began = self._cpu(), time.monotonic()
+        before, began = cpu_seconds(self.cluster), time.monotonic()
         yield
         took = time.monotonic() - began
-        used = [now - before.get(broker, 0.0) for broker, now in self._cpu().items()]
+        after = cpu_seconds(self.cluster)
+        used = [now - before.get(broker, 0.0) for broker, now in after.items()]
         shown = " + ".join(f"{seconds:.1f}" for seconds in used)
         self.rows.append((name, f"{took:.1f} s", f"{shown} s", mark))
-
-    def _cpu(self) -> dict[int, float]:
-        return {s.broker_id: cpu_seconds(s.pid) for s in self.cluster.status() if s.pid}
 
     def create(self) -> None:
         topic = CreatableTopic(
