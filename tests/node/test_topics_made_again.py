@@ -33,3 +33,29 @@ def test_files_forget_the_earlier_topic_before_the_later_one_has_a_record(name: 
 
     assert checkpoints.read(lone.disk, name)[0].get(T0, 0) == 0
     assert lone.produce("t", batch(b"new")).base_offset == 0
+
+
+def test_new_topics_rewrite_no_file_that_does_not_know_them() -> None:
+    """A file is written for them only if it mentions an earlier life: not for each, and not while
+    one that does not is being written."""
+    lone = Lone()
+    lone.topic("old", record(1))
+    folder = lone.node.partitions.logs.folders[0]
+    for write in (folder.write_recovery_points, folder.write_high_watermarks):
+        write()
+        lone.tick(1)
+    lone.run_jobs()  # the files are there
+    lone.produce("old", batch(b"v"))
+    folder.write_high_watermarks()
+    lone.tick(1)
+    assert lone.jobs, "one is being written again"
+    written: list[str] = []
+    write_file = lone.disk.write_file
+
+    def noted(name: str, data: bytes) -> None:
+        written.append(name)
+        write_file(name, data)
+
+    lone.disk.write_file = noted  # type: ignore[method-assign]
+    lone.topic("new", *[record(1, 2)] * 5)
+    assert not [name for name in written if name.endswith("-checkpoint") and "/" not in name]

@@ -44,6 +44,7 @@ class CheckpointFile:
         self._written: Offsets | None = None
         self._turn = 0  # of the newest content that was begun
         self._under_way = False
+        self._pending: Offsets = {}  # what the job that is under way will put in place
         self._again = False
         self._waiting: list[Written] = []
 
@@ -60,10 +61,11 @@ class CheckpointFile:
         offsets = self._collect()
         checkpoints.write(self._disk, self._name, offsets)
         self._written = offsets
+        self._pending = {}  # it is thrown away
 
     def mentions(self, tp: TopicPartition) -> bool:
-        """Whether the file may have an offset for `tp`."""
-        return self._under_way or self._written is None or tp in self._written
+        """Whether the file has an offset for `tp`, or may have one, or will."""
+        return self._written is None or tp in self._written or tp in self._pending
 
     def write_durably(self, then: Written) -> None:
         """As `write_later`; `then` runs once the offsets of this moment outlive a power cut."""
@@ -83,9 +85,11 @@ class CheckpointFile:
         self._turn += 1
         turn, disk, aside = self._turn, self._disk, f"{self._name}.next"
         self._under_way = True
+        self._pending = offsets
 
         def done(error: DiskError | None) -> None:
             self._under_way = False
+            self._pending = {}
             if error is None and turn == self._turn:
                 try:
                     disk.rename(aside, self._name)
