@@ -116,8 +116,18 @@ def test_who_is_cut_off_from_the_coordinator_alone_hears_that_it_leads_no_more(
     session = town.lives[victim].session
     town.cut_from_coordinator.add(victim)
     assert session is not None
+    lost: list[Message] = []
+
+    def lose(source: int, target: int, message: Message) -> bool:
+        if target == victim and isinstance(message, UpdateClusterRequest) and not lost:
+            lost.append(message)  # it is told once more
+            return True
+        return False
+
+    town.lose_send = lose
     town._hint(town.tree.end_session(session))  # it can't be told
-    town.run(500)
+    town.run(4_000)
+    assert lost
     record = town.node(victim).cluster.partition(TopicPartition("t", 0))
     assert record is not None
     assert record.leader == others[0]

@@ -32,6 +32,9 @@ TIMEOUT_MS = 2_000
 BACKOFF_FIRST_MS = 20
 BACKOFF_MAX_MS = 1_000
 
+# How often a broker that was taken for dead is told so. Its process may be busy, or cut off.
+FAREWELLS = 5
+
 NOTHING_ACKNOWLEDGED = -1
 
 
@@ -166,9 +169,19 @@ class Pushes:
         timeout_ms = min(TIMEOUT_MS, self._node.config.controller_socket_timeout_ms)
         self._node.send(broker, message, answered, timeout_ms=timeout_ms)
 
-    def _bid_farewell(self, broker: BrokerRecord) -> None:
+    def _bid_farewell(self, broker: BrokerRecord, attempts: int = FAREWELLS) -> None:
+        """A dead broker refuses the connection; one that does not answer may do so later."""
+
+        def again() -> None:
+            if not self._stopped and broker.broker_id not in self._cluster.brokers:
+                self._bid_farewell(broker, attempts - 1)
+
+        def answered(answer: PeerReplied | PeerFailed) -> None:
+            if isinstance(answer, PeerFailed) and attempts > 1:
+                self._node.timers.call_at(self._node.now_ms + BACKOFF_MAX_MS, again)
+
         message = full_image(self._cluster, broker.broker_epoch)
-        self._node.send(broker, message, lambda answer: None, timeout_ms=TIMEOUT_MS)
+        self._node.send(broker, message, answered, timeout_ms=TIMEOUT_MS)
 
     def _on_answer(
         self, receiver: _Receiver, version: int, answer: PeerReplied | PeerFailed
