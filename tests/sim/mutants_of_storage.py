@@ -1,6 +1,5 @@
 """Rules of logs, restarts and the coordinator, each broken by a patch."""
 
-from collections.abc import Callable
 from typing import Any
 
 from tests.sim.patches import Patch
@@ -8,23 +7,12 @@ from tests.sim.patches import Patch
 from replog.core.controller import registrations
 from replog.log import recovery
 from replog.model.cluster import BrokerLife
-from replog.model.inputs import Received
-from replog.model.messages.update_cluster import UpdateClusterRequest
 from replog.node.log_replay import LogReplay
-from replog.node.membership import Membership
 from replog.sim.mem_disk import MemDisk
 
 
 def _lost_nothing(before: BrokerLife | None, now: BrokerLife | None) -> str | None:
     return None
-
-
-def _for_any_registration(original: Callable[..., Any]) -> Callable[..., Any]:
-    def update(self: Membership, request: Received, message: UpdateClusterRequest) -> Any:
-        message.broker_epoch = self._node.broker_epoch
-        return original(self, request, message)
-
-    return update
 
 
 def _recover_nothing(segments: Any, epochs: Any, recovery_point: int, report: Any) -> None:
@@ -41,9 +29,6 @@ def _answer_before_all_is_read(self: LogReplay[Any]) -> None:
 
 STORAGE: dict[str, tuple[Patch, ...]] = {
     "a host that restarted counts as before": ((registrations, "may_have_lost", _lost_nothing),),
-    "messages to an earlier registration are obeyed": (
-        (Membership, "update_cluster", _for_any_registration(Membership.update_cluster)),
-    ),
     "nothing is checked when a log is opened": ((recovery, "recover", _recover_nothing),),
     "names of files are not made durable": ((MemDisk, "sync_directory", _no_names_kept),),
     "a group coordinator answers before it has read its log": (
