@@ -61,7 +61,7 @@ sim: $(VENV)/.dev ## play random faults against three simulated brokers
 	$(REPLOG) sim --every-fault --seed 1 $(if $(SHORT),--seeds 60 --duration 10,--seeds 200 --duration 30)
 
 sim-proof: $(VENV)/.dev ## plant bugs, one after the other, and see that simulated seeds find each
-	$(BIN)/python -m tests.sim.proof $(if $(SHORT),--seeds 100 --healthy 40)
+	$(BIN)/python -m tests.sim.proof $(if $(SHORT),--seeds 300 --healthy 40)
 
 torture: $(VENV)/.dev ## kill, freeze and cut off real brokers under real clients for half an hour
 	$(BIN)/python -m tests.faults.torture --minutes $(if $(SHORT),3,30)
