@@ -23,9 +23,19 @@ def test_known_values(text: str, value: int) -> None:
     assert java_string_hash(text) == value % 2**32
 
 
-def test_the_smallest_number_has_no_sign_to_drop() -> None:
-    """`abs` would keep it negative in Java: Kafka masks the sign bit instead."""
-    assert partition_for("polygenelubricants", 50) == 0
+@pytest.mark.parametrize(
+    ("group", "partition"),
+    [
+        ("readers", 3),
+        ("of the new protocol", 2),
+        ("in transactions: 1", 2),  # from here on hashes are negative
+        ("ünïcode/…", 3),
+        ("polygenelubricants", 0),  # the smallest number, which has no absolute value
+    ],
+)
+def test_where_kafka_keeps_a_group(group: str, partition: int) -> None:
+    """In a topic of five partitions: read off the log folders of Apache Kafka 4.4."""
+    assert partition_for(group, 5) == partition
 
 
 @given(st.text(), st.integers(1, 1000))

@@ -6,7 +6,7 @@ Clients and tools never compute it, but a data folder written by Apache Kafka is
 from collections.abc import Iterable
 
 _UINT32 = 0xFFFFFFFF
-_POSITIVE = 0x7FFFFFFF
+_NEGATIVE = 0x80000000  # numbers from here on have the sign bit
 
 
 def java_string_hash(text: str) -> int:
@@ -19,8 +19,10 @@ def java_string_hash(text: str) -> int:
 
 
 def partition_for(group_id: str, partition_count: int) -> int:
-    """The partition that keeps `group_id`. The sign bit is dropped, as Kafka does; not `abs`."""
-    return (java_string_hash(group_id) & _POSITIVE) % partition_count
+    """The partition that keeps a group or a transactional id: by the absolute value of its hash, as
+    Kafka has it (0 for the smallest number, which has none)."""
+    value = java_string_hash(group_id)
+    return min(value, _UINT32 + 1 - value) % _NEGATIVE % partition_count
 
 
 def in_java_map_order(names: Iterable[str]) -> list[str]:
