@@ -76,7 +76,6 @@ def test_errors_name_the_file_and_the_reason(tmp_path: Path) -> None:
     for call, expected in (
         (lambda: disk.open("d"), "d: can't open: Is a directory"),
         (lambda: disk.read_file("d"), "d: can't read: Is a directory"),
-        (lambda: disk.list("f"), "f: can't list: Not a directory"),
         (lambda: disk.make_directory("f/x"), "x: can't make directory: Not a directory"),
         (lambda: disk.rename("d", "f"), "d: can't rename to f: Not a directory"),
         (lambda: disk.remove("d"), "d: can't remove: Is a directory"),
