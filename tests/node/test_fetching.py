@@ -176,6 +176,35 @@ def test_a_log_start_beyond_what_is_held_is_followed_up_to_what_is_committed() -
     assert start <= high_watermark <= partition.log_end_offset == 1
 
 
+@pytest.mark.parametrize(
+    ("high_watermark", "epoch", "kept"), [(1, 1, False), (4, 1, True), (1, 0, True)]
+)
+def test_a_log_that_ends_where_the_leaders_begins_is_of_an_unknown_history(
+    high_watermark: int, epoch: int, *, kept: bool
+) -> None:
+    """The leader has forgotten the epochs of what it deleted, so it finds no divergence. Records
+    that were never committed would be shown after a kill that comes before the log start is on
+    disk."""
+    follower = Follower()
+    for offset in range(4):
+        mine = build_batch([Record(offset, 1, None, b"m")], base_offset=offset, leader_epoch=0)
+        answer = PartitionData(
+            partition_index=0, high_watermark=high_watermark, records=memoryview(mine)
+        )
+        follower.answer(offset, answer)
+    partition = next(p for p in follower.broker.node.partitions.all() if p.tp.partition == 0)
+    follower.broker.topic("b", record(2, 1, epoch=epoch), record(2, 1, epoch=0))
+    follower.collect()
+    theirs = build_batch([Record(4, 1, None, b"t")], base_offset=4, leader_epoch=epoch)
+    answer = PartitionData(
+        partition_index=0, high_watermark=5, log_start_offset=4, records=memoryview(theirs)
+    )
+    again = follower.answer(len(follower.sent) - 1, answer)
+    assert partition.log.base_offsets[0] == (0 if kept else 4)
+    assert (partition.log_start_offset, partition.log_end_offset) == (4, 5 if kept else 4)
+    assert told(again[0])[0] == partition.log_end_offset, "and it asks again from there"
+
+
 def test_a_stranger_with_a_replica_id_moves_nothing(broker: OneBroker) -> None:
     broker.topic("c", record(1, 2))
     produce(broker, "c", 0, b"x")

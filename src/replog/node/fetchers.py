@@ -293,6 +293,14 @@ class Fetcher:
             self._diverged(partition, data.diverging_epoch.epoch, data.diverging_epoch.end_offset)
             return
         node = self._node
+        if self._in_doubt(partition, data.log_start_offset):
+            node.report(
+                Level.WARNING,
+                f"{partition.tp}: the leader's log begins at {data.log_start_offset}, where this "
+                f"one ends, with HW {partition.high_watermark}: copied anew from there",
+            )
+            node.partitions.begin_anew(partition, data.log_start_offset)
+            return
         records = data.records
         if isinstance(records, (bytes, memoryview)) and records:
             copied = node.partitions.copy(partition, records)
@@ -307,6 +315,22 @@ class Fetcher:
             wait_ms = node.throttles.copied(partition, len(records))
             if wait_ms > 0:
                 self._later(followed, wait_ms)
+
+    @staticmethod
+    def _in_doubt(partition: Partition, leader_start: int) -> bool:
+        """Whether the end of our log may be of another history, which the leader can't tell.
+
+        It has forgotten the epochs of what it deleted, so no divergence is found below its log
+        start. We would go on behind records that were never committed, and show them if the process
+        died before the new log start is on disk.
+        """
+        log = partition.log
+        end = log.log_end_offset
+        return (
+            log.log_start_offset < end == leader_start
+            and partition.high_watermark < end
+            and log.latest_epoch != partition.record.leader_epoch
+        )
 
     def _diverged(self, partition: Partition, epoch: int, end_offset: int) -> None:
         """Cut back to where both histories may agree (KIP-101, KIP-279), then ask again.
