@@ -175,6 +175,21 @@ def test_pages_that_a_sync_could_not_write_are_lost_although_the_next_one_succee
     assert outcomes(prepare) == {b"safe" + bytes(5) + b"-more"}
 
 
+def test_what_is_written_in_place_of_pages_that_a_sync_could_not_write_is_safe() -> None:
+    def fail(call: str, path: str) -> None:
+        if call == "sync":
+            raise DiskError(f"{path}: can't {call}")
+
+    def prepare(disk: MemDisk) -> None:
+        disk.before_call = fail
+        with pytest.raises(DiskError):
+            disk.write_file("f", b"lost")
+        disk.before_call = None
+        disk.write_file("f", b"written anew")
+
+    assert outcomes(prepare) == {b"written anew"}
+
+
 def test_the_same_seed_does_the_same() -> None:
     def disk_after(seed: int) -> dict[str, bytes | None]:
         disk = MemDisk()

@@ -207,6 +207,16 @@ def test_what_a_lossy_election_leaves_is_what_is_committed() -> None:
     assert [committed.was_lost(offset) for offset in range(4)] == [False, True, True, False]
 
 
+def test_what_a_leader_commits_that_was_replaced_with_loss_is_lost() -> None:
+    """Only what it holds below its high watermark, and differs from what is committed."""
+    committed, leader = Committed(), Shadow()
+    for batch in Shadow().extend([header(0, 0), header(1, 2), header(2, 2)], "log"):
+        committed.log.add(batch)
+    leader.extend([header(0, 0), header(1, 1), header(2, 1)], "leader")
+    committed.commit_in_vain(leader, 0, 2)
+    assert [(batch.base, batch.epoch) for batch in committed.lost] == [(1, 1)]
+
+
 def test_a_lossy_election_may_leave_nothing_but_a_place_to_begin() -> None:
     """The start of the log was on stable storage, and all that was behind it is lost."""
     committed = Committed()

@@ -32,6 +32,8 @@ class Inode:
         if size < len(data):
             del data[size:]
             self.size_min = min(self.size_min, size)
+            start, end = self._unwritten
+            self._unwritten = (start, min(end, size))  # what comes in their place is written
         else:
             data += bytes(size - len(data))
         self.dirty = True

@@ -63,6 +63,13 @@ class Committed:
             self.sequences[batch.producer] = batch.sequence + batch.next - batch.base
         self.losing = None
 
+    def commit_in_vain(self, shadow: Shadow, start: int, end: int) -> None:
+        """A leader took what it holds from `start` to `end` for committed, after an election that
+        may lose records: what is not the same in the log of that election's leader is lost."""
+        for batch in shadow.since(max(start, 0)):
+            if batch.next <= end and self.log.chain_at(batch.next) != batch.chain:
+                self.lost.append(batch)
+
     def was_lost(self, offset: int) -> bool:
         """Something that was committed at this offset is lost."""
         return any(batch.base <= offset < batch.next for batch in self.lost)
@@ -171,8 +178,11 @@ class ReplicasWatch:
                 "a high watermark never falls within a leadership",
                 f"{replica}: {watermark_before} to {high_watermark}",
             )
-        if leads and high_watermark > max(watermark_before, 0):
-            self._judge_commit(key, replica, high_watermark, began=began)
+        # With what was lost, the mark that a leader kept on disk may be that of another history:
+        # what it holds below is committed with its election.
+        excused = began and self.committed(key).lossy_epoch >= 0
+        if leads and (excused or high_watermark > max(watermark_before, 0)):
+            self._judge_commit(key, replica, watermark_before, excused=excused)
         self._judge_watermark(key, replica, high_watermark)
         stored = self._records.get(key)
         if stored is not None and broker_id in stored.electable:
@@ -193,7 +203,8 @@ class ReplicasWatch:
     def _follow_log(self, key: Key, replica: Replica, numbers: Numbers, *, anew: bool) -> None:
         end, start = numbers[0], numbers[2]
         shadow = replica.shadow
-        if anew or start > shadow.end or not shadow.batches:
+        # What is below the start is not in the log any more, whatever it was.
+        if anew or start > shadow.end or (start == shadow.end < end) or not shadow.batches:
             replica.shadow = shadow = self._begin(key, replica, start, end)
         elif end < shadow.end:
             shadow.cut(end)
@@ -232,16 +243,14 @@ class ReplicasWatch:
 
     # ---- what is committed -----------------------------------------------------------------
 
-    def _judge_commit(
-        self, key: Key, replica: Replica, high_watermark: int, *, began: bool
-    ) -> None:
-        """A leader moved its high watermark within its epoch, or `began` with this one."""
+    def _judge_commit(self, key: Key, replica: Replica, before: int, *, excused: bool) -> None:
+        """A leader moved its high watermark from `before`, or begins with one that is not known."""
         committed = self.committed(key)
-        if high_watermark <= committed.log.end:
+        epoch, high_watermark = replica.partition.leader_epoch, replica.numbers[1]
+        if epoch < committed.lossy_epoch:  # it has not heard yet that it leads no more
+            committed.commit_in_vain(replica.shadow, before, high_watermark)
             return
-        epoch = replica.partition.leader_epoch
-        if epoch < committed.lossy_epoch:
-            committed.lost.extend(replica.shadow.since(committed.log.end))
+        if high_watermark <= committed.log.end:
             return
         committer = committed.committers.setdefault(epoch, replica.life)
         if committer != replica.life:
@@ -251,8 +260,6 @@ class ReplicasWatch:
             )
         view = replica.partition.leader_view()
         isr = () if view is None else view.isr_state.isr
-        # With what was lost, the mark that it kept on disk may be that of another history.
-        excused = began and committed.lossy_epoch >= 0
         if not excused and len(isr) < min(self._min_isr, len(replica.partition.record.replicas)):
             raise Violation(
                 "nothing is committed while the ISR is too small",
@@ -273,8 +280,11 @@ class ReplicasWatch:
         """Whatever is below a high watermark is what was committed."""
         committed = self.committed(key)
         log, shadow = committed.log, replica.shadow
-        if committed.lossy_epoch >= 0 and not replica.partition.is_leader:
-            return  # it may know of what is lost
+        if committed.lossy_epoch >= 0 and (
+            not replica.partition.is_leader
+            or replica.partition.leader_epoch < committed.lossy_epoch
+        ):
+            return  # it may know of what is lost, or has not heard that it leads no more
         if high_watermark <= max(shadow.start, replica.partition.log_start_offset):
             return
         chain = shadow.chain_at(high_watermark)
