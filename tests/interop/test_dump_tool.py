@@ -83,10 +83,11 @@ def folders(own_cluster: Cluster, tmp_path_factory: pytest.TempPathFactory) -> d
         made.result(30)
     for codec in CODECS:
         write(cluster.bootstrap, codec, codec, written)
-    cluster.local.kill(1)  # leaders change: a second epoch
+    leader = cluster.seats("none")[0][0]
+    cluster.local.kill(leader)  # a second epoch begins
     write(cluster.bootstrap, "none", "none", written, **{"enable.idempotence": True})
     write(cluster.bootstrap, "compacted", "zstd", written)
-    cluster.run("broker", "start", "1")
+    cluster.run("broker", "start", str(leader))
     for topic in topics:
         cluster.wait_in_sync(topic)
     home = tmp_path_factory.mktemp("folders")
