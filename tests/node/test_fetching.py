@@ -5,6 +5,7 @@ from typing import Any
 import pytest
 from tests.node.handlers.one_broker import OneBroker, record, topic_id
 
+from replog.log import checkpoints
 from replog.model.errors import ErrorCode
 from replog.model.inputs import JobDone, PeerIdentity, PeerReplied, Received
 from replog.model.messages.fetch import (
@@ -174,6 +175,34 @@ def test_a_log_start_beyond_what_is_held_is_followed_up_to_what_is_committed() -
     partition = next(p for p in follower.broker.node.partitions.all() if p.tp.partition == 0)
     start, high_watermark = partition.log_start_offset, partition.high_watermark
     assert start <= high_watermark <= partition.log_end_offset == 1
+
+
+def test_after_a_power_cut_no_high_watermark_covers_what_was_cut_off() -> None:
+    """The truncation is not synced, so what was cut off may be there again."""
+    follower = Follower()
+    for offset in range(4):
+        mine = build_batch([Record(offset, 1, None, b"m")], base_offset=offset, leader_epoch=0)
+        answer = PartitionData(partition_index=0, high_watermark=3, records=memoryview(mine))
+        follower.answer(offset, answer)
+    partition = next(p for p in follower.broker.node.partitions.all() if p.tp.partition == 0)
+    folder = partition.folder
+    partition.log.flush()
+    diverging = EpochEndOffset(epoch=0, end_offset=3)
+    follower.answer(4, PartitionData(partition_index=0, diverging_epoch=diverging))
+    theirs = build_batch([Record(4, 1, None, b"t")], base_offset=3, leader_epoch=0)
+    answer = PartitionData(partition_index=0, high_watermark=4, records=memoryview(theirs))
+    follower.answer(5, answer)
+    assert (partition.log_end_offset, partition.high_watermark) == (4, 4)
+
+    def stored() -> int:
+        folder._high_watermark_file.write_now()
+        return checkpoints.read(folder.disk, checkpoints.HIGH_WATERMARKS)[0][partition.tp]
+
+    assert stored() == 3
+    flush = partition.log.begin_flush(to_end=True)
+    flush()
+    partition.log.flushed(flush)
+    assert stored() == 4
 
 
 @pytest.mark.parametrize(

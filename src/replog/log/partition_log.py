@@ -72,6 +72,7 @@ class PartitionLog(ReadableLog, ShrinkingLog):
         self._names = 1  # changes of the folder so far, and how many of them are durable
         self._names_synced = 0
         self._cuts = 0  # truncations so far: a flush that was begun before one proves nothing
+        self._cut: int | None = None  # where it was truncated, until that is on stable storage
         self._flushes: list[LogFlush] = []  # under way
         self.directory = directory
         self.config = config
@@ -352,6 +353,8 @@ class PartitionLog(ReadableLog, ShrinkingLog):
             self._loaded.remove(active)
         position = active.truncate(offset)
         self._ends_at(active.next_offset)
+        end = self.log_end_offset
+        self._cut = end if self._cut is None else min(self._cut, end)
         lowered = self.recovery_point > self.log_end_offset
         self.recovery_point = min(self.recovery_point, self.log_end_offset)
         return Truncation(active.file, active.size if position is None else position, lowered)
@@ -376,6 +379,7 @@ class PartitionLog(ReadableLog, ShrinkingLog):
         self.snapshots.cut(-1)  # those below tell of a history that nothing here goes on with
         self.aborted.cut(-1)
         self._ends_at(offset)
+        self._cut = None
         self.recovery_point = offset
 
     def _remove_from(self, keep: int) -> None:
@@ -400,6 +404,12 @@ class PartitionLog(ReadableLog, ShrinkingLog):
 
     # Durability ---------------------------------------------------------------------------------
 
+    @property
+    def certain_end(self) -> int:
+        """No power cut leaves other records below this offset than are there now. A truncation that
+        is not synced may come undone: what was cut off would stand there again."""
+        return self.log_end_offset if self._cut is None else self._cut
+
     def flush(self) -> int:
         """Everything appended so far is on stable storage; returns the new recovery point.
 
@@ -412,6 +422,7 @@ class PartitionLog(ReadableLog, ShrinkingLog):
             else:
                 segment.sync()
         self.recovery_point = self.log_end_offset
+        self._cut = None
         return self.recovery_point
 
     def begin_flush(self, *, to_end: bool) -> LogFlush:
@@ -435,6 +446,8 @@ class PartitionLog(ReadableLog, ShrinkingLog):
         self._names_synced = max(self._names_synced, flush.names)
         if flush.cuts == self._cuts:
             self.recovery_point = max(self.recovery_point, flush.offset)
+            if self._cut is not None and self._cut < flush.offset:
+                self._cut = None
         return self.recovery_point
 
     def _flush_names(self) -> None:

@@ -306,7 +306,7 @@ class LogFolder:
 
     def _current_high_watermarks(self) -> dict[TopicPartition, int]:
         marks = {tp: self._high_watermarks.get(tp, 0) for tp in self.unclaimed}
-        return marks | {p.tp: p.high_watermark for p in self._partitions()}
+        return marks | {p.tp: min(p.high_watermark, p.log.certain_end) for p in self._partitions()}
 
     def _current_log_starts(self) -> dict[TopicPartition, int]:
         return {tp: log.log_start_offset for tp, log in self._logs() if log.log_start_offset}
