@@ -8,6 +8,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from itertools import pairwise
 
+from replog.model.ids import NO_EPOCH
 from replog.node.partition import Partition
 from replog.sim.broker import Life
 from replog.sim.records_watch import Change, Stored
@@ -181,8 +182,10 @@ class ReplicasWatch:
         # With what was lost, the mark that a leader kept on disk may be that of another history:
         # what it holds below is committed with its election.
         excused = began and self.committed(key).lossy_epoch >= 0
-        if leads and (excused or high_watermark > max(watermark_before, 0)):
-            self._judge_commit(key, replica, watermark_before, excused=excused)
+        # Who led may commit and step down in one step: that was the last deed of its epoch.
+        led_in = epoch if leads else epoch_before if led_before else NO_EPOCH
+        if excused or (led_in >= 0 and high_watermark > max(watermark_before, 0)):
+            self._judge_commit(key, replica, watermark_before, epoch=led_in, excused=excused)
         self._judge_watermark(key, replica, high_watermark)
         stored = self._records.get(key)
         if stored is not None and broker_id in stored.electable:
@@ -243,10 +246,12 @@ class ReplicasWatch:
 
     # ---- what is committed -----------------------------------------------------------------
 
-    def _judge_commit(self, key: Key, replica: Replica, before: int, *, excused: bool) -> None:
-        """A leader moved its high watermark from `before`, or begins with one that is not known."""
-        committed = self.committed(key)
-        epoch, high_watermark = replica.partition.leader_epoch, replica.numbers[1]
+    def _judge_commit(
+        self, key: Key, replica: Replica, before: int, *, epoch: int, excused: bool
+    ) -> None:
+        """The leader of `epoch` moved its high watermark from `before`, or begins with one that is
+        not known."""
+        committed, high_watermark = self.committed(key), replica.numbers[1]
         if epoch < committed.lossy_epoch:  # it has not heard yet that it leads no more
             committed.commit_in_vain(replica.shadow, before, high_watermark)
             return
@@ -259,7 +264,9 @@ class ReplicasWatch:
                 f"{replica}: epoch {epoch} is that of {committer}",
             )
         view = replica.partition.leader_view()
-        isr = () if view is None else view.isr_state.isr
+        stored = self._records.get(key)
+        stored_isr = () if stored is None else stored.isr
+        isr = stored_isr if view is None else view.isr_state.isr
         if not excused and len(isr) < min(self._min_isr, len(replica.partition.record.replicas)):
             raise Violation(
                 "nothing is committed while the ISR is too small",
@@ -272,7 +279,6 @@ class ReplicasWatch:
                 raise Violation("a leader holds everything committed", f"{replica}: {batch}")
             _judge_sequence(committed, batch, replica)
             committed.log.add(batch)
-        stored = self._records.get(key)
         for member in () if stored is None else stored.electable:
             self._judge_member(key, member, replica)
 
