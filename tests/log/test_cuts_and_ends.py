@@ -231,6 +231,18 @@ def test_records_of_an_unknown_topic_are_set_aside(text: bytes | None) -> None:
     assert len(disk.list("")) == 3
 
 
+def test_without_records_nothing_is_kept_of_a_log_of_an_unknown_topic() -> None:
+    """Its files would say where the log of another topic begins, and which epochs it has."""
+    disk = MemDisk()
+    disk.make_directory(DIRECTORY)
+    for name in ("12.log", "12.index", "21.timeindex", "8.snapshot"):
+        offset, _, kind = name.partition(".")
+        disk.write_file(f"{DIRECTORY}/{offset:>020}.{kind}", b"")
+    disk.write_file(f"{DIRECTORY}/leader-epoch-checkpoint", b"0\n1\n7 0\n")
+    log = open_log(disk)
+    assert (log.log_start_offset, log.log_end_offset, log.epoch_entries()) == (0, 0, [])
+
+
 def test_without_records_an_unreadable_id_is_written_again() -> None:
     disk = MemDisk()
     open_log(disk)

@@ -6,6 +6,7 @@ from tests.node.lone import Lone, batch, record, topic_id
 from replog.log import checkpoints
 from replog.model.cluster import TopicRecord
 from replog.model.ids import TopicPartition
+from replog.sim.mem_disk import MemDisk
 
 T0 = TopicPartition("t", 0)
 
@@ -35,6 +36,17 @@ def test_files_forget_the_earlier_topic_before_the_later_one_has_a_record(name: 
     assert lone.produce("t", batch(b"new")).base_offset == 0
 
 
+def test_a_folder_that_a_power_cut_left_without_an_id_begins_at_the_beginning() -> None:
+    """Where the earlier topic's log began does not hold for the one that gets its folder."""
+    disk = MemDisk()
+    checkpoints.write(disk, checkpoints.LOG_STARTS, {T0: 13})
+    disk.make_directory("t-0")
+    disk.write_file("t-0/00000000000000000012.index", b"")
+    lone = Lone(disk)
+    lone.topic("t", record(1))
+    assert lone.produce("t", batch(b"new")).base_offset == 0
+
+
 def test_new_topics_rewrite_no_file_that_does_not_know_them() -> None:
     """A file is written for them only if it mentions an earlier life: not for each, and not while
     one that does not is being written."""
@@ -52,9 +64,9 @@ def test_new_topics_rewrite_no_file_that_does_not_know_them() -> None:
     written: list[str] = []
     write_file = lone.disk.write_file
 
-    def noted(name: str, data: bytes) -> None:
-        written.append(name)
-        write_file(name, data)
+    def noted(path: str, data: bytes) -> None:
+        written.append(path)
+        write_file(path, data)
 
     lone.disk.write_file = noted  # type: ignore[method-assign]
     lone.topic("new", *[record(1, 2)] * 5)

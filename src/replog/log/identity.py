@@ -17,7 +17,8 @@ def identify(disk: Disk, directory: str, topic_id: bytes, report: RecoveryReport
 
     The file with the id is made before any log, so records without an id come from a power cut or
     from elsewhere. Nobody knows then which topic of this name they belong to, and to serve another
-    one's records is worse than to have none: the folder is set aside. Raises TopicIdMismatch,
+    one's records is worse than to have none: the folder is set aside. Without records, nothing of
+    the log is kept. Raises TopicIdMismatch,
     DiskError.
     """
     names = disk.list(directory)
@@ -31,6 +32,8 @@ def identify(disk: Disk, directory: str, topic_id: bytes, report: RecoveryReport
     if found is None:
         if any(_holds_records(disk, f"{directory}/{name}") for name in names):
             _set_aside(disk, directory, topic_id, report)
+        else:
+            _remove_leftovers(disk, directory, names)
         _write(disk, directory, topic_id)
 
 
@@ -58,6 +61,13 @@ def _holds_records(disk: Disk, path: str) -> bool:
         return file.size() > 0
     finally:
         file.close()
+
+
+def _remove_leftovers(disk: Disk, directory: str, names: list[str]) -> None:
+    """What a power cut left of a log without its records: offsets and epochs of any topic."""
+    for name in names:
+        if name.endswith(files.LOG_FILE_SUFFIXES) or name == files.LEADER_EPOCH_CHECKPOINT:
+            disk.remove(f"{directory}/{name}")
 
 
 def _set_aside(disk: Disk, directory: str, topic_id: bytes, report: RecoveryReport) -> None:

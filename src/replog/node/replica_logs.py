@@ -15,6 +15,7 @@ from replog.core.producer.state import ProducerTable
 from replog.log.config import LogConfig
 from replog.log.disk import DiskError
 from replog.log.errors import LogCorrupt
+from replog.log.identity import topic_id_of
 from replog.log.partition_log import PartitionLog
 from replog.model.cluster import TopicRecord
 from replog.model.config import TopicConfig, topic_config
@@ -84,7 +85,7 @@ class ReplicaLogs:
                 node.report(Level.ERROR, f"{tp} can't be opened: {folder}")
                 return folder
             try:
-                if not folder.disk.exists(str(tp)):
+                if topic_id_of(folder.disk, str(tp)) is None:  # a power cut may leave such a one
                     folder.forget(tp)
                 log, producers = folder.open_log(tp, topic.topic_id, log_config(config))
             except (DiskError, LogCorrupt) as error:
