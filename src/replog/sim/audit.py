@@ -8,6 +8,7 @@ everything.
 import re
 from collections.abc import Iterator
 
+from replog.log.identity import topic_id_of
 from replog.log.results import LogRead
 from replog.model.ids import TopicPartition
 from replog.node.partition import Partition
@@ -72,7 +73,9 @@ def _host_wrong(world: World, host: Host) -> Iterator[str]:
             yield f"{host.place} {tp}: LEO {end}, HW {high_watermark}, committed {committed}"
     for disk in host.disks:
         for name in disk.list(""):
-            if LIFE_FOLDER.fullmatch(name) and name not in map(str, wanted):
+            if not LIFE_FOLDER.fullmatch(name) or name in map(str, wanted):
+                continue
+            if topic_id_of(disk, name) is not None:  # others are told of, and left alone
                 yield f"{host.place} still has {name}"
 
 
