@@ -5,9 +5,14 @@ from typing import Any
 
 import pytest
 
+from replog.model.messages.fetch import FetchableTopicResponse, FetchResponse, PartitionData
+from replog.model.records import FileRange
 from replog.sim.chance import Chance
+from replog.sim.mem_disk import MemDisk
 from replog.sim.network import EndOfStream, Network, Pipe, Weather
 from replog.sim.schedule import Schedule, Target
+from replog.sim.transfer import Parcel
+from replog.sim.violation import Violation
 
 
 class Bench:
@@ -145,3 +150,16 @@ def test_a_link_that_drips_has_a_pause_after_each_message() -> None:
     bench.pipe.put("quick")
     bench.schedule.run_until(2_000.0)
     assert bench.got[-1][0] - began < 99.0
+
+
+def test_an_answer_whose_file_was_cut_before_it_was_read_is_told_apart() -> None:
+    """A process that dies in the step that cut it sends it no more."""
+    file = MemDisk().open("f", create=True)
+    file.append((b"records",))
+    part = PartitionData(partition_index=0, records=FileRange(file, 0, 7))
+    parcel = Parcel(FetchResponse(responses=[FetchableTopicResponse(partitions=[part])]))
+    assert not parcel.changed
+    file.truncate(3)
+    assert parcel.changed
+    with pytest.raises(Violation, match="never change"):
+        parcel.freeze()

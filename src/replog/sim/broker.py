@@ -197,11 +197,18 @@ class Life(Target):
         self._arm_tick()
 
     def die(
-        self, why: str, *, failed: bool = False, in_order: bool = False, silently: bool = False
+        self,
+        why: str,
+        *,
+        failed: bool = False,
+        in_order: bool = False,
+        silently: bool = False,
+        in_step: bool = False,
     ) -> None:
         """The process is gone, and all its memory. The disk stays.
 
-        `silently`: so is the host, which tells nobody that its connections are gone."""
+        `silently`: so is the host, which tells nobody that its connections are gone. `in_step`: not
+        all was done that a step asks for."""
         if not self.alive:
             return
         self.alive = False
@@ -217,7 +224,10 @@ class Life(Target):
         else:
             self.peers.hang_up()
             for connection in connections:
-                connection.refuse(why)
+                if in_step:
+                    connection.die_in_step(why)
+                else:
+                    connection.refuse(why)
         if in_order:
             self.door.leave()
         else:
@@ -237,7 +247,7 @@ class Life(Target):
         try:
             outputs = self.node.step(event, now, wall)
         except CrashNow as crash:
-            self.die(f"crashed inside a step: {crash}")
+            self.die(f"crashed inside a step: {crash}", in_step=True)
             return
         finally:
             self._busy = False
@@ -281,7 +291,7 @@ class Life(Target):
             for output in outputs:
                 if self.outputs_until_crash is not None:
                     if self.outputs_until_crash <= 0:
-                        self.die("crashed between two outputs of a step")
+                        self.die("crashed between two outputs of a step", in_step=True)
                         return
                     self.outputs_until_crash -= 1
                 self._carry_out(output)

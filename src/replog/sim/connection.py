@@ -186,6 +186,15 @@ class Connection:
         self._leave_acceptor()
         self._backward.finish(reason, keep=keep)
 
+    def die_in_step(self, reason: str) -> None:
+        """The acceptor's process died in the middle of a step that may have cut a log: an answer
+        that it had not read from there by then does not arrive, nor what is behind it."""
+        for index, (_, item) in enumerate(self._backward.items):
+            if isinstance(item, Answer) and item.parcel.changed:
+                self.refuse(reason, keep=index)
+                return
+        self.refuse(reason)
+
     def invalidate(self, file: object, position: int) -> bool:
         """Close when an answer that has not arrived holds bytes of `file` from `position` on."""
         under_way = [item for _, item in self._backward.items]

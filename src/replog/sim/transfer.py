@@ -68,6 +68,11 @@ class Parcel(Freezable):
             if part.read() != bytes_then:
                 raise Violation("bytes of a reply never change under way", f"{part!r}")
 
+    @property
+    def changed(self) -> bool:
+        """Bytes that are still to be read are not those that were meant."""
+        return not self._frozen and any(part.read() != data for part, data in self.meant)
+
     def by_range(self) -> dict[int, bytes]:
         """What arrives, by the identity of the range."""
         return {id(part): data for (part, _), data in zip(self.meant, self.delivered, strict=True)}
