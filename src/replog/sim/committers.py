@@ -1,7 +1,9 @@
 """Simulated committers: each stores a rising offset in a group of its own, and reads it back.
 
 What was acknowledged is read again from whoever acknowledged it last, and at the end from the
-coordinator of the healed world. It is never less, and never more than what was asked for.
+coordinator of the healed world. It is never less, and never more than what was asked for, but for a
+request without an answer that came to the coordinator late: it may take an offset back, as nothing
+in a commit without members tells that it is an old one.
 """
 
 from typing import Final, Protocol
@@ -50,6 +52,41 @@ class OffsetsWitness(Protocol):
         ...
 
 
+class Account:
+    """What was asked for by one committer and what it was told, and so what may be stored."""
+
+    def __init__(self) -> None:
+        self.asked = NONE_STORED
+        self.confirmed = NONE_STORED
+        self._open: set[int] = set()  # had no answer, and may still be under way
+
+    def ask(self) -> int:
+        """The next offset, which is asked for now."""
+        self.asked += 1
+        return self.asked
+
+    def acknowledged(self, offset: int) -> None:
+        """The commit of this offset succeeded."""
+        self.confirmed = offset
+
+    def unanswered(self, offset: int) -> None:
+        """The sender gave up: the commit was carried out, or will be, or never is."""
+        self._open.add(offset)
+
+    def nothing_promised(self) -> None:
+        """The cluster has said that offsets may be lost."""
+        self.confirmed = NONE_STORED
+
+    def read(self, found: int | None) -> bool:
+        """Whether this may be what is stored."""
+        if found is None:
+            return False
+        if found < self.confirmed and found in self._open:
+            self._open.remove(found)  # it came late, and comes only once
+            self.confirmed = found
+        return self.confirmed <= found <= self.asked
+
+
 class SimCommitter(SimClient):
     """One committer. Offsets are its counter, not positions that anybody has read."""
 
@@ -70,8 +107,7 @@ class SimCommitter(SimClient):
         self._witness = witness
         self._coordinator = -1
         self._confirmed_by = -1  # the coordinator of the last acknowledged commit
-        self._asked = NONE_STORED
-        self._confirmed = NONE_STORED
+        self._account = Account()
         self._last = False  # only the final reading is to be done
         self.finished = False
 
@@ -127,8 +163,7 @@ class SimCommitter(SimClient):
     # ---- commits --------------------------------------------------------------------------------
 
     def _commit(self) -> None:
-        self._asked += 1
-        asked, coordinator = self._asked, self._coordinator
+        asked, coordinator = self._account.ask(), self._coordinator
         part = OffsetCommitRequestPartition(
             partition_index=self._tp.partition, committed_offset=asked, committed_metadata=""
         )
@@ -145,12 +180,13 @@ class SimCommitter(SimClient):
 
     def _on_committed(self, asked: int, coordinator: int, message: Message | None) -> None:
         if not isinstance(message, OffsetCommitResponse):
+            self._account.unanswered(asked)
             self._lost(None)
             return
         error = ErrorCode(message.topics[0].partitions[0].error_code)
         if error is ErrorCode.NONE:
             self._history.commits += 1
-            self._confirmed = asked
+            self._account.acknowledged(asked)
             self._confirmed_by = coordinator
             self._soon()
         elif error in RETRIABLE:
@@ -190,12 +226,12 @@ class SimCommitter(SimClient):
             return
         found = group.topics[0].partitions[0].committed_offset if not error else None
         if self._witness.may_have_lost_offsets():
-            self._confirmed = NONE_STORED
-        elif found is None or not self._confirmed <= found <= self._asked:
+            self._account.nothing_promised()
+        elif not self._account.read(found):
             raise Violation(
                 "an acknowledged commit is read back",
                 f"{self.name}: {found} ({error.name}) from broker {self._coordinator}, "
-                f"{self._confirmed} was acknowledged, {self._asked} was asked for",
+                f"{self._account.confirmed} was acknowledged, {self._account.asked} was asked for",
             )
         self._history.read_back += 1
         self.finished = final
