@@ -266,3 +266,14 @@ def test_a_write_can_be_cut_short_by_death_or_a_full_disk() -> None:
 def test_no_code_of_a_node_catches_its_death() -> None:
     assert not issubclass(CrashNow, Exception)
     assert issubclass(ShortWrite, DiskError)
+
+
+def test_a_disk_knows_the_logs_that_were_compacted() -> None:
+    disk = MemDisk()
+    disk.make_directory("t-0")
+    disk.open("t-0/0.index.cleaned", create=True)
+    disk.open("t-0/0.log.cleaned", create=True)
+    disk.rename("t-0/0.index.cleaned", "t-0/0.index")
+    assert disk.compacted == set()
+    disk.rename("t-0/0.log.cleaned", "t-0/0.log")
+    assert disk.compacted == {"t-0"}

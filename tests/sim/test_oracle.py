@@ -217,6 +217,16 @@ def test_what_a_leader_commits_that_was_replaced_with_loss_is_lost() -> None:
     assert [(batch.base, batch.epoch) for batch in committed.lost] == [(1, 1)]
 
 
+def test_a_leader_of_a_compacted_log_that_was_replaced_with_loss_commits_nothing() -> None:
+    committed = Committed(compacted=True)
+    committed.commit_end(3, 40)
+    committed.lossy_epoch, committed.compacted_end = 4, 0
+    committed.commit_end(3, 41)
+    assert committed.compacted_end == 0
+    committed.commit_end(4, 7)
+    assert committed.compacted_end == 7
+
+
 def test_a_lossy_election_may_leave_nothing_but_a_place_to_begin() -> None:
     """The start of the log was on stable storage, and all that was behind it is lost."""
     committed = Committed()

@@ -10,7 +10,9 @@ choices are drawn from the generator that is handed in.
 from collections.abc import Callable, Iterator, Sequence
 from random import Random
 
+from replog.log.cleaner_writer import CLEANED_SUFFIX
 from replog.log.disk import Buffer, DiskError, DiskFull
+from replog.log.files import LOG_SUFFIX
 from replog.sim.mem_file import Directory, Inode
 
 BeforeCall = Callable[[str, str], None]
@@ -100,6 +102,7 @@ class MemDisk:
     def __init__(self) -> None:
         self.lives = 0  # processes that have ended: files that they opened are stale
         self.before_call: BeforeCall | None = None
+        self.compacted: set[str] = set()  # directories of logs with a compacted segment
         self.reads = 0  # of open files so far: tests hold to it who should need none
         self._directories: dict[str, Directory] = {"": Directory()}
         self._durable_directories = dict(self._directories)
@@ -189,6 +192,8 @@ class MemDisk:
         if inode is not None:
             self._directory_of("rename", new).put(_base(new), inode)
             self._directories[_head(old)].take(_base(old))
+            if old.endswith(LOG_SUFFIX + CLEANED_SUFFIX):
+                self.compacted.add(_head(new))
         elif old in self._directories:
             for path in list(self._below(old)):
                 moved = new + path[len(old) :]

@@ -43,7 +43,8 @@ class Committed:
     # Where nothing is promised: the epoch since which records may be lost, until its leader shows
     # how many; the newest such epoch; and what was committed, or taken for it, and is lost.
     losing: int | None = None
-    # Once some replica was compacted, logs differ in what is left of them: only ends are compared.
+    # Once a compacted segment has its name on some disk, logs differ in what is left of them: only
+    # ends are compared.
     compacted: bool = False
     compacted_end: int = 0
     lossy_epoch: int = -1
@@ -70,6 +71,12 @@ class Committed:
         for batch in shadow.since(max(start, 0)):
             if batch.next <= end and self.log.chain_at(batch.next) != batch.chain:
                 self.lost.append(batch)
+
+    def commit_end(self, epoch: int, end: int) -> None:
+        """A leader of a compacted partition has committed up to `end`: in vain, when it leads no
+        more since an election that may lose records, and has not heard of it."""
+        if epoch >= self.lossy_epoch:
+            self.compacted_end = max(self.compacted_end, end)
 
     def was_lost(self, offset: int) -> bool:
         """Something that was committed at this offset is lost."""
@@ -107,6 +114,7 @@ class ReplicasWatch:
         if seen is None or seen[0] is not life:
             seen = self._seen[life.broker_id] = life, {}
         replicas = seen[1]
+        compacted = [name for disk in life.host.disks for name in disk.compacted]
         for partition in life.node.partitions.all():
             log = partition.log
             numbers: Numbers = (
@@ -116,10 +124,12 @@ class ReplicasWatch:
                 partition.record.leader_epoch,
                 partition.leader is not None,
             )
+            key = (partition.topic_id, partition.tp.partition)
+            if log.directory in compacted:
+                self.committed(key).compacted = True  # others may copy it in the next step
             replica = replicas.get(partition)
             if replica is not None and numbers == replica.numbers:
                 continue
-            key = (partition.topic_id, partition.tp.partition)
             if replica is None:
                 replica = replicas[partition] = Replica(partition, life.name)
                 self._replicas[life.broker_id, key] = replica
@@ -160,7 +170,6 @@ class ReplicasWatch:
         if epoch < epoch_before:
             raise Violation("a leader epoch never falls", f"{replica}: {epoch_before} to {epoch}")
         committed = self.committed(key)
-        committed.compacted = committed.compacted or replica.partition.log.cleaned_to > 0
         if committed.compacted:
             replica.numbers = numbers
             self._judge_ends(key, replica, led_before=led_before and epoch == epoch_before)
@@ -198,7 +207,7 @@ class ReplicasWatch:
         if leads and committed.losing is not None and epoch >= committed.losing:
             committed.losing, committed.compacted_end = None, 0
         if leads and led_before:
-            committed.compacted_end = max(committed.compacted_end, high_watermark)
+            committed.commit_end(epoch, high_watermark)
         stored = self._records.get(key)
         for member in () if stored is None else stored.electable:
             self._judge_member(key, member, replica)
