@@ -2,9 +2,11 @@
 
 import json
 from dataclasses import replace
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from tests.node.handlers.one_broker import OneBroker, record
 
 from replog.core.controller.stored import LOSSES, encode_losses
 from replog.model.coordination import CONTROLLER_EPOCH, Check, SetData, StoredNode
@@ -12,7 +14,7 @@ from replog.model.ids import topic_id_text
 from replog.records.batch import Record, build_batch
 from replog.records.header import BatchHeader, iterate
 from replog.sim.records_watch import Change, RecordsWatch, Stored
-from replog.sim.replicas_watch import Committed
+from replog.sim.replicas_watch import Committed, ReplicasWatch
 from replog.sim.shadows import Names, Shadow
 from replog.sim.violation import Violation
 
@@ -225,6 +227,24 @@ def test_a_leader_of_a_compacted_log_that_was_replaced_with_loss_commits_nothing
     assert committed.compacted_end == 0
     committed.commit_end(4, 7)
     assert committed.compacted_end == 7
+
+
+def test_a_log_is_compacted_from_its_first_swapped_segment_on() -> None:
+    """Others may copy it before its pass is over, and then have gaps as well."""
+    broker = OneBroker()
+    broker.topic("t", record(1))
+    (partition,) = broker.node.partitions.all()
+    disk = partition.folder.disk
+    host = SimpleNamespace(disks=[disk])
+    life: Any = SimpleNamespace(broker_id=1, name="b1.1", node=broker.node, host=host)
+    watch = ReplicasWatch({}, 1)
+    committed = watch.committed((partition.topic_id, 0))
+    watch.look(life, anew=True)
+    assert not committed.compacted
+    disk.open("t-0/0.log.cleaned", create=True)
+    disk.rename("t-0/0.log.cleaned", "t-0/0.log")
+    watch.look(life, anew=False)
+    assert committed.compacted
 
 
 def test_a_lossy_election_may_leave_nothing_but_a_place_to_begin() -> None:
