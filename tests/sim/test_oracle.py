@@ -9,10 +9,13 @@ import pytest
 from tests.node.handlers.one_broker import OneBroker, record
 
 from replog.core.controller.stored import LOSSES, encode_losses
+from replog.log.files import metadata_text
 from replog.model.coordination import CONTROLLER_EPOCH, Check, SetData, StoredNode
-from replog.model.ids import topic_id_text
+from replog.model.ids import TopicPartition, topic_id_text
 from replog.records.batch import Record, build_batch
 from replog.records.header import BatchHeader, iterate
+from replog.sim.audit import left_over
+from replog.sim.mem_disk import MemDisk
 from replog.sim.records_watch import Change, RecordsWatch, Stored
 from replog.sim.replicas_watch import Committed, ReplicasWatch
 from replog.sim.shadows import Names, Shadow
@@ -269,3 +272,18 @@ def test_a_log_that_begins_late_goes_on_from_what_was_before() -> None:
     assert Shadow(1, before + 1).extend([header(1, 0, count=2)], "other")[0].chain != late.chain_at(
         3
     )
+
+
+# ---- folders ------------------------------------------------------------------------------------
+
+
+def test_what_names_a_topic_and_is_not_wanted_is_left_over() -> None:
+    """Not what a power cut has left without the id, and not what is set aside."""
+    disk = MemDisk()
+    for name in ("x-0", "x-1", f"x-1.{'0' * 32}-delete"):
+        disk.make_directory(name)
+        disk.write_file(f"{name}/partition.metadata", metadata_text(bytes(15) + b"1"))
+    for name, data in (("x-2", bytes(43)), ("x-3", b"version: 0\ntopic_id: AAAA")):
+        disk.make_directory(name)
+        disk.write_file(f"{name}/partition.metadata", data)
+    assert left_over(disk, [TopicPartition("x", 0)]) == ["x-1"]

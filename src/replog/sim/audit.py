@@ -6,8 +6,9 @@ everything.
 """
 
 import re
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 
+from replog.log.disk import Disk
 from replog.log.identity import topic_id_of
 from replog.log.results import LogRead
 from replog.model.ids import TopicPartition
@@ -72,11 +73,15 @@ def _host_wrong(world: World, host: Host) -> Iterator[str]:
         if not end == high_watermark == committed:
             yield f"{host.place} {tp}: LEO {end}, HW {high_watermark}, committed {committed}"
     for disk in host.disks:
-        for name in disk.list(""):
-            if not LIFE_FOLDER.fullmatch(name) or name in map(str, wanted):
-                continue
-            if topic_id_of(disk, name) is not None:  # others are told of, and left alone
-                yield f"{host.place} still has {name}"
+        for name in left_over(disk, wanted):
+            yield f"{host.place} still has {name}"
+
+
+def left_over(disk: Disk, wanted: Collection[TopicPartition]) -> list[str]:
+    """Folders of partitions that are gone. One that names no topic, as a power cut may leave it, is
+    none: brokers leave it alone, for it may be anyone's."""
+    names = set(filter(LIFE_FOLDER.fullmatch, disk.list(""))).difference(map(str, wanted))
+    return sorted(name for name in names if topic_id_of(disk, name) is not None)
 
 
 def _end(world: World, tp: TopicPartition) -> int:
