@@ -106,12 +106,18 @@ def test_survives_the_death_of_a_leader(
 
 def group_coordinated_by(cluster: Cluster, broker: int, topic: str) -> str:
     """A name of a group whose coordinator is `broker`."""
-    with AdminClient(cluster.bootstrap) as admin:
-        for number in range(200):
-            name = f"group-{topic}-{number}"
-            if coordinator(admin, name)[0] == broker:
-                return name
-    raise AssertionError(f"broker {broker} coordinates none of 200 groups")
+    names = [f"group-{topic}-{number}" for number in range(200)]
+    found: list[str] = []
+
+    def search() -> bool:
+        """A broker that was away a moment ago may not lead its groups' partitions again yet."""
+        cluster.try_to("elect", "--all")
+        with AdminClient(cluster.bootstrap) as admin:
+            found.extend(name for name in names if coordinator(admin, name)[0] == broker)
+        return bool(found)
+
+    wait_until(f"broker {broker} coordinates one of {len(names)} groups", search, PATIENCE_S)
+    return found[0]
 
 
 def check(

@@ -24,7 +24,7 @@ CASES: Final = [
         leave(Saved("m"), version=3),
         describe(),
     ),
-    case("DescribeGroups", "describegroups.unknown", describe(), describe(group="")),
+    case("DescribeGroups", "describegroups.unknown", describe()),
     case(
         "DescribeGroups",
         "describegroups.twice",
