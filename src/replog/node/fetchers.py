@@ -294,12 +294,7 @@ class Fetcher:
             return
         node = self._node
         if self._in_doubt(partition, data.log_start_offset):
-            node.report(
-                Level.WARNING,
-                f"{partition.tp}: the leader's log begins at {data.log_start_offset}, where this "
-                f"one ends, with HW {partition.high_watermark}: copied anew from there",
-            )
-            node.partitions.begin_anew(partition, data.log_start_offset)
+            self._copy_anew(partition, data.log_start_offset)
             return
         records = data.records
         if isinstance(records, (bytes, memoryview)) and records:
@@ -311,10 +306,19 @@ class Fetcher:
             node.waits.committed(partition)
         if data.log_start_offset > log.log_start_offset:
             node.upkeep.follow_start(partition, data.log_start_offset)
-        if records and partition.topic.overrides:  # they alone name replicas that are throttled
+        if records:
             wait_ms = node.throttles.copied(partition, len(records))
             if wait_ms > 0:
                 self._later(followed, wait_ms)
+
+    def _copy_anew(self, partition: Partition, leader_start: int) -> None:
+        """Leave our log for the leader's: it begins where ours does not reach, or may not agree."""
+        self._node.report(
+            Level.WARNING,
+            f"{partition.tp}: log end {partition.log_end_offset}, HW {partition.high_watermark}, "
+            f"the leader's log begins at {leader_start}: copied anew from there",
+        )
+        self._node.partitions.begin_anew(partition, leader_start)
 
     @staticmethod
     def _in_doubt(partition: Partition, leader_start: int) -> bool:
@@ -360,12 +364,7 @@ class Fetcher:
         if error is ErrorCode.OFFSET_OUT_OF_RANGE and (
             partition.log_end_offset < data.log_start_offset
         ):
-            node.report(
-                Level.WARNING,
-                f"{partition.tp}: log end {partition.log_end_offset} lies below the leader's "
-                f"log start {data.log_start_offset}: copied anew from there",
-            )
-            node.partitions.begin_anew(partition, data.log_start_offset)
+            self._copy_anew(partition, data.log_start_offset)
             return
         # The leader is behind us (it has not heard of its leadership), or we are behind it (news
         # of another leader is on its way), or it is in trouble: ask again a little later.

@@ -275,10 +275,8 @@ class _Fetch(ParkedFetch):
 
     def _held_back(self, partition: Partition) -> bool:
         follower = self.context.follower
-        return (
-            follower is not None
-            and bool(partition.topic.overrides)  # they alone name replicas that are throttled
-            and self.node.throttles.holds_back(partition, follower.broker_id)
+        return follower is not None and self.node.throttles.holds_back(
+            partition, follower.broker_id
         )
 
     def _fence(self, partition: Partition, item: FetchItem) -> ErrorCode:
@@ -370,7 +368,7 @@ class _Fetch(ParkedFetch):
             if context.session_id:
                 self._note_sent(item, data, served=size > 0)
             if size and context.follower is not None and partition is not None:
-                self._note_bytes(partition, size, context.follower.broker_id)
+                self.node.throttles.sent(partition, context.follower.broker_id, size)
             if topic is None or topic.topic_id != item.topic_id or topic.topic != item.name:
                 topic = FetchableTopicResponse(topic=item.name, topic_id=item.topic_id)
                 response.responses.append(topic)
@@ -395,10 +393,6 @@ class _Fetch(ParkedFetch):
         elsewhere = data.preferred_read_replica != NO_BROKER
         refused = data.error_code != 0 or elsewhere
         self.context.settle(item, served=served, refused=refused)
-
-    def _note_bytes(self, partition: Partition, size: int, follower: int) -> None:
-        if partition.topic.overrides:
-            self.node.throttles.sent(partition, follower, size)
 
 
 def _has_moved(item: FetchItem, partition: Partition | None) -> bool:
