@@ -101,7 +101,6 @@ REASONS = {
     "num.network.threads": "one thread does the work of a broker",
     "num.recovery": "logs are opened one after the other: most of a start is reading",
     "num.replica.alter": "replicas do not move between log folders yet",
-    "num.replica.fetchers": "one thread does the work of a broker; a fetch carries all partitions",
     "offsets.load.buffer": "offsets are read in pieces of a fixed size",
     "principal.builder": "there is no authorizer yet",
     "process.roles": "there is no KRaft quorum; every broker may become controller",

@@ -4,9 +4,14 @@ from typing import Any
 
 import pytest
 from tests.node.handlers.one_broker import OneBroker, record, topic_id
+from tests.node.moving import produce as produce_to
+from tests.node.test_altering_configs import alter
+from tests.node.town import Town
 
 from replog.log import checkpoints
+from replog.model.config_resources import ResourceType
 from replog.model.errors import ErrorCode
+from replog.model.ids import TopicPartition
 from replog.model.inputs import JobDone, PeerIdentity, PeerReplied, Received
 from replog.model.messages.fetch import (
     EpochEndOffset,
@@ -145,6 +150,55 @@ def test_a_batch_that_comes_twice_is_taken_once_and_costs_no_backoff() -> None:
     assert follower.answer(2, data(0, 0)) == []
     assert follower.log_end(0) == 1
     assert [told(r) for r in follower.answer(3, data(0, 1))] == [{0: 2}]
+
+
+def lanes(sends: list[Any]) -> dict[int, set[int]]:
+    """Which partitions were asked for on which connection."""
+    found: dict[int, set[int]] = {}
+    for send in sends:
+        if isinstance(send, Send) and isinstance(send.message, FetchRequest):
+            found.setdefault(send.lane, set()).update(told(send.message))
+    return found
+
+
+def test_partitions_of_a_leader_are_spread_over_as_many_fetchers_as_are_set() -> None:
+    broker = OneBroker(num__replica__fetchers="3")
+    broker.node.broker_epoch = 101
+    broker.topic("b", *(record(2, 1) for _ in range(6)))
+    found = lanes(broker.node._take_outputs())
+    assert sorted(found) == [0, 1, 2]
+    assert sorted(map(len, found.values())) == [2, 2, 2]
+    assert set().union(*found.values()) == set(range(6))
+
+
+def test_the_number_of_fetchers_changes_while_they_work() -> None:
+    """Partitions move to their new fetcher, and the old session forgets them."""
+    town = Town(brokers=(0, 1))
+    town.start()
+    town.create("t", [0, 1], [0, 1], [0, 1], [0, 1])
+    follower = town.node(1)
+
+    def in_step() -> bool:
+        pairs = [
+            (town.node(0).partitions.get(tp), follower.partitions.get(tp))
+            for tp in (TopicPartition("t", index) for index in range(4))
+        ]
+        return all(a and b and a.log_end_offset == b.log_end_offset > 0 for a, b in pairs)
+
+    for count in (2, 3, 1):
+        assert alter(town, ResourceType.BROKER, "", 0, num__replica__fetchers=str(count))[0] == 0
+        for index in range(4):
+            produce_to(town, b"v", TopicPartition("t", index))
+        town.run_until(in_step)
+        working = [fetcher for fetcher in follower.fetchers._fetchers.values() if fetcher.followed]
+        assert len(working) == count
+        assert sum(len(fetcher.followed) for fetcher in working) == 4
+        held = [
+            item.tp
+            for session in town.node(0).fetch_sessions._sessions.values()
+            for item in session.items.values()
+        ]
+        assert len(held) == len(set(held)) == 4, "no session holds what another one asks for"
 
 
 @pytest.mark.scenario(5)

@@ -76,6 +76,15 @@ def test_channels_have_connections_of_their_own() -> None:
         assert b.connections() == 2
 
 
+def test_lanes_of_a_channel_have_connections_of_their_own() -> None:
+    one, two = StubNode(1, 10), StubNode(2, 20)
+    with serving(one) as a, serving(two) as b:
+        parked = send(b, ask("park"), 1, channel=Channel.FETCH)
+        a.carry(parked, replace(parked, token=2, lane=1, message=ask("x")))
+        assert [e.token for e in answers(one, 1)] == [2]
+        assert b.connections() == 2
+
+
 def test_a_broker_can_talk_to_itself() -> None:
     node = StubNode(2, 20)
     with serving(node) as server:

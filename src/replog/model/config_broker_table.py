@@ -205,7 +205,7 @@ ROWS: Final = (
     ("num.partitions", "int", "1", True, True, ">=1"),
     ("num.recovery.threads.per.data.dir", "int", "2", False, False, ">=1"),
     ("num.replica.alter.log.dirs.threads", "int", None, True, False),
-    ("num.replica.fetchers", "int", "1", False, False, ">=1"),
+    ("num.replica.fetchers", "int", "1", False, True, ">=1"),
     ("offset.metadata.max.bytes", "int", "4096", True, True, ">=0"),
     ("offsets.commit.timeout.ms", "int", "5000", True, True, ">=1"),
     ("offsets.load.buffer.size", "int", "5242880", True, False, ">=1"),

@@ -176,6 +176,10 @@ DOCS: Final[dict[str, str]] = {
     ),
     "node.id": "Number of this broker, unique in its cluster.",
     "num.partitions": "Partitions of a topic made without saying how many.",
+    "num.replica.fetchers": (
+        "Connections to each leader over which this broker copies; its partitions are spread over "
+        "them."
+    ),
     "offset.metadata.max.bytes": "Longest text that may be committed with an offset.",
     "offsets.commit.timeout.ms": "How long a commit of offsets waits for the replicas.",
     "offsets.retention.check.interval.ms": (

@@ -40,6 +40,7 @@ class Send:
     """Ask a peer. Exactly one PeerReplied or PeerFailed with this token follows.
 
     The peer must be the very registration `broker_epoch`; the world fails the send otherwise.
+    Sends of one `channel` and `lane` keep their order: each pair is a connection of its own.
     """
 
     broker_id: int
@@ -50,6 +51,7 @@ class Send:
     token: int
     message: Message
     timeout_ms: int
+    lane: int = 0
 
 
 @dataclass(slots=True)

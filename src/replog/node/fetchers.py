@@ -1,6 +1,7 @@
-"""Following: one conversation with each broker that leads a partition of which we hold a copy.
+"""Following: conversations with each broker that leads a partition of which we hold a copy.
 
-A fetcher asks for everything that it follows from that broker in one fetch session, and asks again
+There are up to `num.replica.fetchers` with each leader, on a connection each, and every partition
+belongs to one of them. A fetcher asks for all its partitions in one fetch session, and asks again
 as soon as it has appended the answer: that next request is the acknowledgement. While a request is
 parked at the leader and there is something new to tell (a partition that is followed from now on),
 a second one is sent, which makes the leader answer the first at once: nobody waits for an idle
@@ -13,6 +14,7 @@ else of that partition's answer is used, its high watermark least of all.
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
+from zlib import crc32
 
 from replog.model.errors import ErrorCode
 from replog.model.ids import NO_EPOCH, NO_OFFSET, TopicPartition
@@ -78,11 +80,12 @@ class Followed:
 
 
 class Fetcher:
-    """The conversation with one leader."""
+    """One conversation with one leader."""
 
-    def __init__(self, node: Node, leader_id: int) -> None:
+    def __init__(self, node: Node, leader_id: int, lane: int) -> None:
         self._node = node
         self.leader_id = leader_id
+        self._lane = lane
         self.followed: dict[ItemKey, Followed] = {}
         self._news: dict[ItemKey, Followed] = {}  # may differ from what the leader was told
         self._forgotten: dict[ItemKey, None] = {}
@@ -182,6 +185,7 @@ class Fetcher:
             request,
             lambda answer: self._answered(answer, generation, number),
             channel=Channel.FETCH,
+            lane=self._lane,
             timeout_ms=config.replica_socket_timeout_ms,
         )
 
@@ -379,38 +383,40 @@ class Fetcher:
 
 
 class Fetchers:
-    """One fetcher for each broker that is followed."""
+    """All fetchers, by leader and lane. How many lanes there are may change at any time."""
 
     def __init__(self, node: Node) -> None:
         self._node = node
-        self._fetchers: dict[int, Fetcher] = {}
-        # Whom a partition is copied from, and what the fetcher calls it.
-        self._leaders: dict[TopicPartition, tuple[int, ItemKey]] = {}
+        self._fetchers: dict[tuple[int, int], Fetcher] = {}
+        # Who copies a partition, and what the fetcher calls it.
+        self._following: dict[TopicPartition, tuple[Fetcher, ItemKey]] = {}
 
     def follow(self, partition: Partition) -> None:
         """Copy `partition` from the leader that its record names; also when that is the same."""
-        leader_id = partition.record.leader
-        following = (leader_id, (partition.topic_id, partition.tp.partition))
-        if self._leaders.get(partition.tp, following) != following:
-            self.remove(partition.tp)
-        self._leaders[partition.tp] = following
-        fetcher = self._fetchers.get(leader_id)
+        tp, leader_id = partition.tp, partition.record.leader
+        lane = (crc32(tp.topic.encode()) + tp.partition) % self._node.config.num_replica_fetchers
+        fetcher = self._fetchers.get((leader_id, lane))
         if fetcher is None:
-            fetcher = self._fetchers[leader_id] = Fetcher(self._node, leader_id)
+            fetcher = Fetcher(self._node, leader_id, lane)
+            self._fetchers[leader_id, lane] = fetcher
+        following = (fetcher, (partition.topic_id, tp.partition))
+        if self._following.get(tp, following) != following:
+            self.remove(tp)
+        self._following[tp] = following
         fetcher.add(partition)
 
     def remove(self, tp: TopicPartition) -> None:
         """Copy it no more; does nothing when it is not followed."""
-        following = self._leaders.pop(tp, None)
+        following = self._following.pop(tp, None)
         if following is not None:
-            leader_id, key = following
-            self._fetchers[leader_id].remove(key)
+            fetcher, key = following
+            fetcher.remove(key)
 
     def synced(self, partition: Partition) -> None:
         """More of the log is on stable storage: its leader waits for that."""
-        following = self._leaders.get(partition.tp)
+        following = self._following.get(partition.tp)
         if following is not None:
-            self._fetchers[following[0]].tell(partition)
+            following[0].tell(partition)
 
     def brokers_changed(self) -> None:
         """The image changed: leaders may have come back, and there may be more to ask for."""

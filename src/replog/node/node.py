@@ -241,6 +241,7 @@ class Node:
         on_answer: Callable[[PeerAnswer], None],
         *,
         channel: Channel = Channel.CONTROL,
+        lane: int = 0,
         timeout_ms: int | None = None,
     ) -> None:
         """Ask a peer; `on_answer` runs in the step that brings the answer or the failure."""
@@ -266,6 +267,7 @@ class Node:
                 token,
                 message,
                 limit,
+                lane,
             )
         )
 

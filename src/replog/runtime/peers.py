@@ -1,4 +1,4 @@
-"""Connections to other brokers: one for each broker and channel, made when they are needed.
+"""Connections to other brokers: one for each broker, channel and lane, made when they are needed.
 
 A link is dialled without blocking, proves itself and the other side (`handshake`), then carries
 requests one after the other; answers come back in that order. What was sent on a link that breaks
@@ -72,13 +72,13 @@ class State(Enum):
 class Link:
     """One connection to one broker for one purpose."""
 
-    def __init__(self, host: PeerHost, broker_id: int, channel: Channel) -> None:
+    def __init__(self, host: PeerHost, broker_id: int, channel: Channel, lane: int) -> None:
         self.state = State.IDLE
         self._host = host
         self._broker_id = broker_id
-        self._channel = channel
+        self._name = f"{channel.value}-{lane}" if lane else channel.value
         self._address = ("", 0)
-        self._client_id = f"broker-{host.identity().broker_id}-{channel.value}"
+        self._client_id = f"broker-{host.identity().broker_id}-{self._name}"
         self._queued: deque[tuple[Send, float]] = deque()  # with the deadline in monotonic ms
         self._sent: deque[tuple[Send, float]] = deque()
         self._sock: socket.socket | None = None
@@ -96,7 +96,7 @@ class Link:
 
     def __repr__(self) -> str:
         host, port = self._address
-        return f"broker {self._broker_id} at {host}:{port} ({self._channel.value})"
+        return f"broker {self._broker_id} at {host}:{port} ({self._name})"
 
     # ---- sending ----------------------------------------------------------------------------
 
@@ -375,14 +375,14 @@ class Peers:
 
     def __init__(self, host: PeerHost) -> None:
         self._host = host
-        self._links: dict[tuple[int, Channel], Link] = {}
+        self._links: dict[tuple[int, Channel, int], Link] = {}
 
     def send(self, send: Send) -> None:
         """Exactly one PeerReplied or PeerFailed follows."""
-        key = (send.broker_id, send.channel)
+        key = (send.broker_id, send.channel, send.lane)
         link = self._links.get(key)
         if link is None:
-            link = self._links[key] = Link(self._host, send.broker_id, send.channel)
+            link = self._links[key] = Link(self._host, *key)
         link.send(send)
 
     def close(self) -> None:

@@ -1,5 +1,5 @@
-"""A broker's connections to its peers: one for each (peer, channel), dialled when something is to
-be sent.
+"""A broker's connections to its peers: one for each (peer, channel, lane), dialled when there is
+something to send.
 
 Stands for `runtime.peers`. A send that wants another registration than the one that answered
 fails, and a connection made under an earlier registration of either side is given up first.
@@ -35,6 +35,8 @@ class Owner(Protocol):
         ...
 
 
+# Whom a connection leads to, what for, and which of several.
+_Key = tuple[int, Channel, int]
 Dial = Callable[[Dialer, int, PeerIdentity], Connection]
 
 
@@ -51,14 +53,15 @@ class _Timeout(Target):
 
 
 class _Line:
-    """The connection to one peer on one channel, or the wish for one."""
+    """One connection to one peer, or the wish for one."""
 
-    def __init__(self, owner: Owner, schedule: Schedule, dial: Dial, key: tuple[int, Channel]):
+    def __init__(self, owner: Owner, schedule: Schedule, dial: Dial, key: _Key):
+        peer_id, channel, lane = key
         self.owner = owner
-        self.name = f"b{owner.broker_id}>b{key[0]} {key[1].value}"
+        self.name = f"b{owner.broker_id}>b{peer_id} {channel.value}{lane or ''}"
         self._schedule = schedule
         self._dial = dial
-        self._peer_id = key[0]
+        self._peer_id = peer_id
         self._connection: Connection | None = None
         self._own_epoch = -1
         self._peer_epoch: int | None = None  # None until the peer has greeted
@@ -165,11 +168,11 @@ class Peers:
         self._owner = owner
         self._schedule = schedule
         self._dial = dial
-        self._lines: dict[tuple[int, Channel], _Line] = {}
+        self._lines: dict[_Key, _Line] = {}
 
     def send(self, send: Send) -> None:
         """Carry out one `Send`."""
-        key = (send.broker_id, send.channel)
+        key = (send.broker_id, send.channel, send.lane)
         line = self._lines.get(key)
         if line is None:
             line = self._lines[key] = _Line(self._owner, self._schedule, self._dial, key)

@@ -106,7 +106,7 @@ def make_plan(
         unclean=unclean,
         trims=trims,
         lives=Chance(seed).at("lives").random() < LIVES_SHARE,
-        settings=_settings(stream, lag_ms=lag, min_isr=min_isr),
+        settings=_settings(stream, lag_ms=lag, min_isr=min_isr) | _lanes(seed),
         topic_settings=_topic_settings(stream, promise, unclean=unclean, trims=trims),
     )
 
@@ -134,6 +134,11 @@ def _settings(stream: Random, *, lag_ms: int, min_isr: int) -> dict[str, str]:
         "log.roll.ms": str(stream.choice((400, 100_000))),
         "offsets.retention.minutes": "2147483647",  # wall clocks jump
     }
+
+
+def _lanes(seed: int) -> dict[str, str]:
+    """More than one connection to a leader, in some seeds."""
+    return {"num.replica.fetchers": Chance(seed).at("lanes").choice(("1", "1", "1", "2"))}
 
 
 def _topic_settings(
