@@ -21,7 +21,9 @@ from tests.log.batches import (
 from replog.log.config import LogConfig
 from replog.log.disk import DiskError
 from replog.log.errors import LogCorrupt, TopicIdMismatch
+from replog.log.producer_snapshot import encode
 from replog.log.results import LogRead
+from replog.model.producers import ProducerEntry
 from replog.records.batch import build_batch
 from replog.runtime.os_disk import OsDisk
 from replog.sim.mem_disk import CrashNow, MemDisk
@@ -99,6 +101,7 @@ def test_a_cut_into_a_hole_of_compaction_ends_the_log_there() -> None:
 
 def test_beginning_anew_interrupted_anywhere() -> None:
     outcomes = set()
+    entry = ProducerEntry(7, 0, 4, 999, 0, 1_700_000_000_000)
     for seed in range(12):
         for call in range(1, 40):
             disk = MemDisk()
@@ -109,11 +112,16 @@ def test_beginning_anew_interrupted_anywhere() -> None:
             disk.before_call = dies_at(call)
             died = True
             with suppress(CrashNow):
-                log.reset_to(1_000)
+                log.reset_to(1_000, encode([entry]))
                 died = False
             disk.before_call = None
             disk.power_cut(Random(seed))
             again = open_log(disk, SMALL)
+            known = again.snapshots.newest(again.base_offsets[0], [])
+            if again.log_start_offset == 1_000:
+                assert known == (1_000, [entry]), "never without the producers it came with"
+            else:
+                assert known is None
             outcomes.add((died, again.log_start_offset, again.log_end_offset))
             if again.log_start_offset == again.log_end_offset:
                 assert again.epoch_entries() == [], "of a log that is gone"

@@ -3,7 +3,7 @@
 import pytest
 from tests.node.moving import create, members
 from tests.node.town import Town
-from tests.scenarios.stage import a_town, alike, copies_nothing, nothing, values
+from tests.scenarios.stage import a_town, alike, copies_nothing, isr, nothing, values
 
 from replog.model.errors import ErrorCode
 from replog.model.messages.delete_records import (
@@ -59,6 +59,15 @@ def send(town: Town, sequence: int, *, at: int | None = None) -> tuple[ErrorCode
 
 def sequences(town: Town, broker: int) -> list[bytes]:
     return values(town, broker)
+
+
+def delete_records(town: Town, before: int) -> None:
+    asked = DeleteRecordsPartition(partition_index=0, offset=before)
+    request = DeleteRecordsRequest(
+        topics=[DeleteRecordsTopic(name="t", partitions=[asked])], timeout_ms=5_000
+    )
+    answer = town.ask(members(town)[0], request, DeleteRecordsResponse)
+    assert answer.topics[0].partitions[0].error_code == ErrorCode.NONE
 
 
 def fail_over(town: Town) -> int:
@@ -130,13 +139,32 @@ def test_a_producer_whose_records_are_deleted_is_still_known(town: Town) -> None
     create(town, "t", [1, 2, 0])
     for sequence in range(7):
         assert send(town, sequence)[0] is ErrorCode.NONE
-    asked = DeleteRecordsPartition(partition_index=0, offset=7)
-    request = DeleteRecordsRequest(
-        topics=[DeleteRecordsTopic(name="t", partitions=[asked])], timeout_ms=5_000
-    )
-    answer = town.ask(1, request, DeleteRecordsResponse)
-    assert answer.topics[0].partitions[0].error_code == ErrorCode.NONE
+    delete_records(town, 7)
     assert send(town, 6) == (ErrorCode.NONE, 6), "a repetition of what is deleted"
     fail_over(town)
     assert send(town, 9)[0] is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
+    assert send(town, 7) == (ErrorCode.NONE, 7)
+
+
+@pytest.mark.scenario(53, 66)
+@pytest.mark.parametrize("restarted", [False, True])
+def test_a_replica_that_never_had_a_producers_records_knows_the_producer(
+    town: Town, *, restarted: bool
+) -> None:
+    """It begins where the leader's log does, on an empty disk; what came before, it is told."""
+    create(town, "t", [1, 2])
+    for sequence in range(7):
+        assert send(town, sequence)[0] is ErrorCode.NONE
+    town.kill(2)
+    town.replace_disk(2)
+    delete_records(town, 7)
+    town.start(2)
+    town.run_until(lambda: isr(town) == [1, 2])
+    if restarted:
+        town.kill(2)
+        town.start(2)
+        town.run_until(lambda: isr(town) == [1, 2])
+    assert fail_over(town) == 2
+    assert send(town, 9)[0] is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER, "a gap is a gap"
+    assert send(town, 6) == (ErrorCode.NONE, 6), "a repetition of what is deleted"
     assert send(town, 7) == (ErrorCode.NONE, 7)

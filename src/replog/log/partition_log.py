@@ -359,15 +359,20 @@ class PartitionLog(ReadableLog, ShrinkingLog):
         self.recovery_point = min(self.recovery_point, self.log_end_offset)
         return Truncation(active.file, active.size if position is None else position, lowered)
 
-    def reset_to(self, offset: int) -> None:
+    def reset_to(self, offset: int, producers: bytes = b"") -> None:
         """Remove everything; the log begins and ends at `offset`. Raises DiskError.
 
-        The recovery point checkpoint must be written before the next append.
+        `producers` is a snapshot of what is known of producers by batches below `offset`, if
+        anything. The recovery point checkpoint must be written before the next append.
         """
         self._drop_replaced()
         self._remove_from(0)
         self._epochs.clear()
         self._epochs.sync()  # or the old ones would be told of the new log after a power cut
+        self.snapshots.cut(-1)  # they tell of a history that nothing here goes on with
+        self.aborted.cut(-1)
+        if producers:
+            self.snapshots.adopt(offset, producers)
         self._active = Segment.create(
             self._disk, self.directory, offset, self.config.index_interval_bytes
         )
@@ -376,8 +381,6 @@ class PartitionLog(ReadableLog, ShrinkingLog):
         self._flush_names()
         self._segments.append(self._active)
         self.log_start_offset = offset
-        self.snapshots.cut(-1)  # those below tell of a history that nothing here goes on with
-        self.aborted.cut(-1)
         self._ends_at(offset)
         self._cut = None
         self.recovery_point = offset

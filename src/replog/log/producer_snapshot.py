@@ -155,6 +155,15 @@ class ProducerSnapshots:
             self.offsets.remove(offset)
             self._remove(offset)
 
+    def adopt(self, offset: int, data: bytes) -> None:
+        """The log is about to begin at `offset`, with this snapshot, which another replica made.
+        Durable when this returns: nothing in the log will tell it. Raises DiskError."""
+        path = self._path(offset)
+        write(self._disk, path + ".tmp", data)
+        self._disk.rename(path + ".tmp", path)
+        self._disk.sync_directory(self._directory)
+        self._add(offset)
+
     def write_last(self, offset: int, entries: Sequence[ProducerEntry]) -> None:
         """The log is closed at `offset`. Not synced: power that goes now costs a longer start."""
         if not self.offsets or self.offsets[-1] != offset:

@@ -298,7 +298,7 @@ class Fetcher:
             return
         node = self._node
         if self._in_doubt(partition, data.log_start_offset):
-            self._copy_anew(partition, data.log_start_offset)
+            self._copy_anew(partition, data)
             return
         records = data.records
         if isinstance(records, (bytes, memoryview)) and records:
@@ -315,14 +315,19 @@ class Fetcher:
             if wait_ms > 0:
                 self._later(followed, wait_ms)
 
-    def _copy_anew(self, partition: Partition, leader_start: int) -> None:
-        """Leave our log for the leader's: it begins where ours does not reach, or may not agree."""
+    def _copy_anew(self, partition: Partition, data: PartitionData) -> None:
+        """Leave our log for the leader's: it begins where ours does not reach, or may not agree.
+
+        With it comes what the leader knows of producers whose batches are gone: else we would take
+        any sequence from them, as leader.
+        """
+        leader_start = data.log_start_offset
         self._node.report(
             Level.WARNING,
             f"{partition.tp}: log end {partition.log_end_offset}, HW {partition.high_watermark}, "
             f"the leader's log begins at {leader_start}: copied anew from there",
         )
-        self._node.partitions.begin_anew(partition, leader_start)
+        self._node.partitions.begin_anew(partition, leader_start, data.producers)
 
     @staticmethod
     def _in_doubt(partition: Partition, leader_start: int) -> bool:
@@ -368,7 +373,7 @@ class Fetcher:
         if error is ErrorCode.OFFSET_OUT_OF_RANGE and (
             partition.log_end_offset < data.log_start_offset
         ):
-            self._copy_anew(partition, data.log_start_offset)
+            self._copy_anew(partition, data)
             return
         # The leader is behind us (it has not heard of its leadership), or we are behind it (news
         # of another leader is on its way), or it is in trouble: ask again a little later.

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from replog.core.producer.state import ProducerBatch, ProducerTable, TransactionMarker
 from replog.core.replica.leader import LeaderState
+from replog.log import producer_snapshot
 from replog.log.config import LogConfig
 from replog.log.partition_log import PartitionLog
 from replog.model.config import TopicConfig
@@ -166,6 +167,12 @@ class Partition:
             self.log.log_start_offset, min(self._follower_high_watermark, end)
         )
         self.producers = replay_producers(self.log, [])
+
+    def producers_below(self, offset: int) -> bytes:
+        """What is known of producers by batches below `offset`, as a snapshot of there; nothing
+        when nothing is."""
+        entries = [e for e in self.producers.entries() if e.last_offset < offset]
+        return producer_snapshot.encode(entries) if entries else b""
 
     def note_producers(self, headers: Sequence[BatchHeader]) -> None:
         """Batches are in the log: remember the sequences of idempotent producers, and which

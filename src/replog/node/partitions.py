@@ -335,7 +335,7 @@ class Partitions:
             return False
         if not crc_ok(records, first):
             return False
-        self.begin_anew(partition, first.base_offset)
+        self.begin_anew(partition, first.base_offset, partition.producers_below(first.base_offset))
         return partition.offline_reason is None
 
     def _appended(self, partition: Partition, result: AppendResult) -> None:
@@ -426,10 +426,11 @@ class Partitions:
         except (DiskError, LogCorrupt) as error:
             self.disk_failed(partition, error)
 
-    def begin_anew(self, partition: Partition, offset: int) -> None:
-        """Throw the log away and begin at `offset`."""
+    def begin_anew(self, partition: Partition, offset: int, producers: bytes = b"") -> None:
+        """Throw the log away and begin at `offset`. `producers` is a snapshot of those who wrote
+        what came before."""
         try:
-            partition.log.reset_to(offset)
+            partition.log.reset_to(offset, producers)
             partition.folder.write_recovery_points()
             partition.after_truncation()
         except (DiskError, LogCorrupt) as error:

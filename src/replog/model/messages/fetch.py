@@ -103,6 +103,7 @@ class PartitionData(Struct):
         "log_start_offset",
         "partition_index",
         "preferred_read_replica",
+        "producers",
         "records",
         "snapshot_id",
     )
@@ -125,6 +126,7 @@ class PartitionData(Struct):
         ),
         Field("preferred_read_replica", "int32", 11, default=-1),
         Field("records", "records", nullable_from=0),
+        Field("producers", "bytes", 17, tag=10000, default=b"", ignorable=True),
     )
 
     def __init__(
@@ -141,6 +143,7 @@ class PartitionData(Struct):
         aborted_transactions: list[AbortedTransaction] | None = NEW_LIST,
         preferred_read_replica: int = -1,
         records: Records = None,
+        producers: bytes = b"",
     ) -> None:
         self.partition_index: int = partition_index
         self.error_code: int = error_code
@@ -155,6 +158,7 @@ class PartitionData(Struct):
         )
         self.preferred_read_replica: int = preferred_read_replica
         self.records: Records = records
+        self.producers: bytes = producers
 
 
 class FetchableTopicResponse(Struct):

@@ -322,11 +322,19 @@ class _Fetch(ParkedFetch):
         self, item: FetchItem, partition: Partition, *, diverging: EpochEndOffset | None = None
     ) -> PartitionData:
         high_watermark = partition.high_watermark
+        start = partition.log_start_offset
+        # A follower that ends where we begin may find that it has to begin anew: see `Fetcher`.
+        begins = (
+            self.context.follower is not None
+            and 0 < item.fetch_offset == start
+            and item.last_fetched_epoch != partition.leader_epoch
+        )
         return PartitionData(
             partition_index=item.partition,
             high_watermark=high_watermark,
             last_stable_offset=partition.last_stable_below(high_watermark),
-            log_start_offset=partition.log.log_start_offset,
+            log_start_offset=start,
+            producers=partition.producers_below(start) if begins else b"",
             diverging_epoch=diverging,
             aborted_transactions=None if self.message.isolation_level != READ_COMMITTED else [],
             records=b"",
@@ -337,8 +345,10 @@ class _Fetch(ParkedFetch):
     ) -> PartitionData:
         data = _refused(item.partition, error)
         if partition is not None and self.context.follower is not None:
-            # Tells a follower whose log ends below ours where it must begin anew.
-            data.log_start_offset = partition.log_start_offset
+            # Tells a follower whose log ends below ours where it must begin anew, and with what.
+            data.log_start_offset = start = partition.log_start_offset
+            if error is ErrorCode.OFFSET_OUT_OF_RANGE and item.fetch_offset < start:
+                data.producers = partition.producers_below(start)
         if error in (ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.FENCED_LEADER_EPOCH):
             self._hint_leader(item, data)
         return data
