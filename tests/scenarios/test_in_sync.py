@@ -165,6 +165,25 @@ def test_a_follower_that_lacks_the_start_of_the_epoch_is_not_let_in() -> None:
     assert values(town, 3) == [b"m1", b"m2"]
 
 
+def test_who_is_not_in_the_isr_when_an_epoch_begins_holds_nobody_up() -> None:
+    """After a crash the leader knows of nothing that is committed, and what the follower has on
+    stable storage reaches that far: it would hold the high watermark as one about to join."""
+    town = a_town(replica__lag__time__max__ms="10000")
+    create(town, "t", [1, 2], min__insync__replicas="1", replog__durability="fsync")
+    town.kill(2)
+    town.run_until(lambda: isr(town) == [1])
+    assert produce(town, b"one") is ErrorCode.NONE
+    town.kill(1)
+    town.disk_delays_ms = {1: 100, 2: 5_000}
+    began_ms = town.now_ms
+    town.start(1, 2)
+    town.run_until(lambda: members(town)[0] == 1)
+    assert replica(town, 1).high_watermark == 0
+    town.run_until(lambda: replica(town, 2).log_end_offset == 1)
+    town.run_until(lambda: replica(town, 1).high_watermark == 1)
+    assert town.now_ms - began_ms < 1_000 and isr(town) == [1]
+
+
 @pytest.mark.scenario(14)
 def test_a_replica_that_lost_its_disk_is_not_let_in_for_what_it_had(town: Town) -> None:
     """KIP-903: it comes back empty between its last fetch and the leader's proposal."""

@@ -31,6 +31,7 @@ def leader(
     isr: tuple[int, ...] = (1, 2, 3),
     *,
     log_end: int = 0,
+    synced_end: int | None = None,
     high_watermark: int = 0,
     min_isr: int = 1,
     durable: bool = False,
@@ -39,7 +40,7 @@ def leader(
     return LeaderState(
         record(isr),
         log_end=log_end,
-        synced_end=log_end,
+        synced_end=log_end if synced_end is None else synced_end,
         high_watermark=high_watermark,
         settings=LeaderSettings(min_isr=min_isr, lag_ms_max=LAG_MS, durable=durable),
         eligible=dict(EPOCHS),
@@ -196,6 +197,17 @@ def test_a_follower_about_to_join_holds_the_watermark_only_while_it_lives() -> N
     state.eligible = {1: 11, 3: 13}
     assert state.advance(3)
     assert state.high_watermark == 5
+
+
+def test_who_is_not_in_the_isr_at_the_beginning_is_not_about_to_join() -> None:
+    """Until it has caught up for the first time: that may take as long as copying all there is."""
+    state = leader((1,), log_end=5, synced_end=0, durable=True)
+    fetch(state, 2, 0)
+    assert state.on_synced(5, 2)
+    assert state.high_watermark == 5
+    fetch(state, 2, 5, 3)
+    state.on_append(6, 4)
+    assert not state.on_synced(6, 5), "now it is"
 
 
 def test_with_fsync_only_what_is_synced_counts_here_and_on_followers() -> None:

@@ -65,9 +65,11 @@ class LeaderState:
         self.failed = record.failed
         self.log_starts: dict[int, int] = {}  # of followers, as they said in this leader epoch
         self.isr_state: IsrState = Committed(record.isr, record.partition_epoch)
-        # An ISR member that has not fetched yet gets the whole lag time to show up.
+        # An ISR member that has not fetched yet gets the whole lag time to show up. Nobody else was
+        # caught up: it may be far behind, and would hold the high watermark for all that time.
+        in_sync = Progress(caught_up_ms=now_ms, last_fetch_ms=now_ms)
         self.progress = {
-            broker: Progress(caught_up_ms=now_ms, last_fetch_ms=now_ms)
+            broker: in_sync if broker in record.isr else Progress()
             for broker in record.replicas
             if broker != record.leader
         }
