@@ -108,11 +108,11 @@ def test_a_producers_batches_stay_in_their_order(last_first: bool) -> None:
     assert made.produce("t", batch(b"x", compression=Compression.LZ4)).base_offset == len(codecs)
 
 
-def test_no_more_jobs_than_may_run_at_once() -> None:
+def test_the_work_is_that_of_requests_for_as_many_threads_as_there_are() -> None:
     made = lone()
     for i in range(10):
         made.send("t", batch(b"%d" % i))
-    assert len(made.jobs) == recompression.JOBS_AT_ONCE_MAX
+    assert len(made.jobs) == 10 and all(job.for_request for job in made.jobs)
     made.run_jobs()
     assert values(made) == [b"%d" % i for i in range(10)]
 

@@ -4,6 +4,7 @@ import logging
 import queue
 import socket
 import threading
+import time
 from collections.abc import Sequence
 
 import pytest
@@ -11,12 +12,13 @@ from tests.runtime.stub import Client, StubNode, ask, named, serving
 
 from replog.log.disk import DiskError
 from replog.model.coordination import Create, Operation
-from replog.model.inputs import JobDone, SessionEnded, SessionStarted
+from replog.model.inputs import Input, JobDone, Received, SessionEnded, SessionStarted
 from replog.model.listeners import Listener as Address
 from replog.model.outputs import (
     CloseConnection,
     CoordinatorWrite,
     Level,
+    Output,
     ReadCoordinator,
     Reply,
     Report,
@@ -55,6 +57,67 @@ def test_a_short_job_does_not_wait_for_a_long_one() -> None:
         server.node.wait(lambda n: [j.token for j in jobs_done(n)] == [2])
         release.set()
         server.node.wait(lambda n: [j.token for j in jobs_done(n)] == [2, 1])
+
+
+class Worker(StubNode):
+    """A request is answered when a job of its own has ended, which waits for `release`."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.release = threading.Event()
+        self.asked: dict[int, Received] = {}
+        self.threads: set[str] = set()
+
+    def work(self) -> None:
+        self.threads.add(threading.current_thread().name)
+        self.release.wait(20)
+
+    def step(self, event: Input, now_ms: float, wall_ms: int) -> list[Output]:
+        super().step(event, now_ms, wall_ms)
+        if isinstance(event, Received):
+            self.asked[len(self.asked)] = event
+            return [RunJob(len(self.asked) - 1, self.work, for_request=True)]
+        if isinstance(event, JobDone) and event.token in self.asked:
+            asked = self.asked[event.token]
+            return [Reply(asked.connection, asked.token, named("done"))]
+        return []
+
+
+def test_work_of_requests_has_threads_of_its_own() -> None:
+    """num.io.threads: what waits for a device does not take them, nor the other way round."""
+    node = Worker()
+    with (
+        serving(node, Limits(request_threads=2, job_threads=1)) as server,
+        Client(server.port) as client,
+    ):
+        client.send(*(ask("work") for _ in range(5)))
+        node.wait(lambda n: len(n.received) == 5)
+        server.carry(RunJob(99, lambda: None))
+        node.wait(lambda n: JobDone(99, None) in n.events)
+        assert jobs_done(node) == [JobDone(99, None)]
+        assert node.threads == {"io-0", "io-1"}
+        node.release.set()
+        assert [client.name() for _ in range(5)] == ["done"] * 5
+
+
+def test_nothing_is_read_from_clients_while_too_much_work_waits() -> None:
+    """queued.max.requests."""
+    node = Worker()
+    limits = Limits(request_threads=1, requests_waiting=4, half_frame_ms=50, sweep_ms=20)
+    with (
+        serving(node, limits) as server,
+        Client(server.port) as one,
+        Client(server.port) as two,
+    ):
+        one.send(*(ask("work") for _ in range(9)))
+        node.wait(lambda n: len(n.received) == 5)
+        two.send(ask("work"))
+        time.sleep(0.2)
+        assert len(node.received) == 5, "one is under way, and four wait"
+        node.release.set()
+        assert [one.name() for _ in range(9)] == ["done"] * 9
+        assert two.name() == "done"
+        assert server.host.requests_waiting == 0
 
 
 def test_a_job_that_fails_says_how(caplog: pytest.LogCaptureFixture) -> None:

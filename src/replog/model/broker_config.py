@@ -53,6 +53,7 @@ class _BrokerValues:
     max_incremental_fetch_session_cache_slots: int
     message_max_bytes: int
     min_insync_replicas: int
+    num_io_threads: int
     num_partitions: int
     num_recovery_threads_per_data_dir: int
     num_replica_fetchers: int
@@ -67,6 +68,7 @@ class _BrokerValues:
     offsets_topic_segment_bytes: int
     producer_id_expiration_ms: int
     queued_max_request_bytes: int
+    queued_max_requests: int
     replica_fetch_backoff_ms: int
     replica_fetch_max_bytes: int
     replica_fetch_min_bytes: int

@@ -14,7 +14,7 @@ DOCS: Final[dict[str, str]] = {
         "The controller moves leadership back to preferred replicas by itself."
     ),
     "background.threads": (
-        "Threads for what waits for a device: fsync, opening, compaction, compression."
+        "Threads for what waits for a device: fsync, opening, compaction, removal of files."
     ),
     "broker.id": "Another spelling of node.id.",
     "broker.rack": "Where the broker stands; replicas of a partition are spread over racks.",
@@ -175,6 +175,9 @@ DOCS: Final[dict[str, str]] = {
         "In-sync replicas without which acks=all is refused and nothing new is committed."
     ),
     "node.id": "Number of this broker, unique in its cluster.",
+    "num.io.threads": (
+        "Threads for the part of a request that takes long: checking and compressing batches."
+    ),
     "num.partitions": "Partitions of a topic made without saying how many.",
     "num.replica.fetchers": (
         "Connections to each leader over which this broker copies; its partitions are spread over "
@@ -195,6 +198,9 @@ DOCS: Final[dict[str, str]] = {
     "producer.id.expiration.ms": "A producer that wrote nothing for so long is forgotten.",
     "queued.max.request.bytes": (
         "Most bytes of requests that are held at a time; reading stops beyond."
+    ),
+    "queued.max.requests": (
+        "Batches that may wait for num.io.threads; beyond it nothing more is read from clients."
     ),
     "replica.fetch.backoff.ms": "Pause of a follower after its leader failed to answer.",
     "replica.fetch.max.bytes": (

@@ -75,11 +75,13 @@ class RunJob:
     """Run `work` outside the step, on another thread; exactly one JobDone with this token follows.
 
     `work` touches only the disk (waiting for the device is what jobs are for) and what was handed
-    to it, never the node. It may raise DiskError.
+    to it, never the node. It may raise DiskError. `for_request` marks a part of a client's request:
+    it has threads of its own, and clients are not read from while too many such jobs wait.
     """
 
     token: int
     work: Callable[[], object]
+    for_request: bool = False
 
 
 @dataclass(slots=True)

@@ -287,11 +287,17 @@ class Node:
         self._read_waiters[token] = on_done
         self.outputs.append(ReadCoordinator(token, roots))
 
-    def run_job(self, work: Callable[[], object], on_done: Callable[[JobDone], None]) -> None:
-        """Do slow disk work outside the step; `on_done` runs in the step that brings its end."""
+    def run_job(
+        self,
+        work: Callable[[], object],
+        on_done: Callable[[JobDone], None],
+        *,
+        for_request: bool = False,
+    ) -> None:
+        """Do slow work outside the step; `on_done` runs in the step that brings its end."""
         token = self._next_token()
         self._job_waiters[token] = on_done
-        self.outputs.append(RunJob(token, work))
+        self.outputs.append(RunJob(token, work, for_request))
 
     def _next_token(self) -> int:
         self._token += 1

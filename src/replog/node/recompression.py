@@ -1,8 +1,9 @@
 """Produced batches that need work before they can be stored: outside the step, and in their order.
 
 Two kinds do: those in another codec than the topic's `compression.type` names, and those whose
-records must be looked at one by one. A job does the work. Until it has ended, later batches for the
-same partition queue up behind it, whatever they need: a producer's batches stay in their order.
+records must be looked at one by one. A job does the work, on one of `num.io.threads`. Until it has
+ended, later batches for the same partition queue up behind it, whatever they need: a producer's
+batches stay in their order.
 """
 
 from __future__ import annotations
@@ -27,8 +28,6 @@ if TYPE_CHECKING:
 # Batches that wait, their own work or that of others before them. Clients' buffers are bounded by
 # `queued.max.request.bytes`; this bounds what small batches cost beside their bytes.
 BATCHES_MAX: Final = 10_000
-# Compressing takes a whole core: others than these jobs (fsync above all) must find a thread free.
-JOBS_AT_ONCE_MAX: Final = 2
 
 # `compression.type` -> the codec in which batches are stored; None: as they came.
 CODECS: Final[dict[str, Compression | None]] = {
@@ -118,8 +117,6 @@ class Recompression:
     def __init__(self, node: Node) -> None:
         self._node = node
         self._queues: dict[Partition, deque[_Turn]] = {}
-        self._waiting: deque[_Turn] = deque()  # for one of the jobs that may run at once
-        self._under_way = 0
         self._batches = 0
 
     def needed(
@@ -158,24 +155,16 @@ class Recompression:
         self._batches += 1
         self._queues.setdefault(partition, deque()).append(turn)
         if preparation.has_work:
-            self._waiting.append(turn)
-            self._begin()
+            self._run(turn)
         return True
-
-    def _begin(self) -> None:
-        while self._waiting and self._under_way < JOBS_AT_ONCE_MAX:
-            self._run(self._waiting.popleft())
 
     def _run(self, turn: _Turn) -> None:
         def ended(done: JobDone) -> None:
-            self._under_way -= 1
             turn.done = True
             turn.error = done.error
-            self._begin()
             self._advance(turn.partition)
 
-        self._under_way += 1
-        self._node.run_job(turn.preparation, ended)
+        self._node.run_job(turn.preparation, ended, for_request=True)
 
     def _advance(self, partition: Partition) -> None:
         """Whoever is first and prepared may go."""

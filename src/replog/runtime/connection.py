@@ -2,7 +2,8 @@
 
 The socket is non-blocking and belongs to this object: received into the frame buffer and parsed in
 place. Reading stops, and the client's own window fills, while the client does not take its replies,
-has too many requests unanswered, or all clients together hold too much memory.
+has too many requests unanswered, or all clients together hold too much memory or have too much work
+in the queue for a thread.
 """
 
 import fcntl
@@ -39,6 +40,7 @@ class Host(Protocol):
     limits: Limits
     now_ms: float  # monotonic, of the last step or the beginning of the turn
     request_bytes: int  # of memory in the buffers of all clients' connections, small ones aside
+    requests_waiting: int  # parts of clients' requests for which no thread is free
 
     def identity(self) -> Self:
         """Who this broker is now."""
@@ -249,10 +251,11 @@ class Connection:
             return False
         if self.outbox.pending > limits.output_bytes:
             return False
-        return (
+        if self.peer is not None:
+            return True
+        return self._host.requests_waiting < limits.requests_waiting and (
             self._host.request_bytes <= limits.request_bytes
             or self._buffer.buffered <= limits.request_bytes_small
-            or self.peer is not None
         )
 
     def _account(self, *, progressed: bool) -> None:
@@ -372,6 +375,7 @@ class Connection:
         return (
             self._wire.in_flight < limits.requests_in_flight
             and self.outbox.pending <= limits.output_bytes
+            and self._host.requests_waiting < limits.requests_waiting
             and not self._scheduled
         )
 

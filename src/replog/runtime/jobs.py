@@ -16,18 +16,21 @@ class Jobs:
     """A few threads that take jobs in their order. There are several, so that long jobs
     (compaction, recompression) do not hold up a short one (fsync)."""
 
-    def __init__(self, post: Callable[[JobDone], None], threads_max: int) -> None:
+    def __init__(
+        self, post: Callable[[JobDone], None], threads_max: int, *, name: str = "job"
+    ) -> None:
         """`post` is called on a thread of ours when a job is done. Threads are started as jobs
-        come, `threads_max` of them at most (`background.threads`)."""
+        come, `threads_max` of them at most."""
+        self.threads_max = threads_max
         self._post = post
-        self._threads_max = threads_max
+        self._name = name
         self._queue: queue.SimpleQueue[RunJob | None] = queue.SimpleQueue()
         self._threads: list[threading.Thread] = []
 
     def run(self, job: RunJob) -> None:
         """Exactly one JobDone with the job's token follows."""
-        if len(self._threads) < self._threads_max:
-            name = f"job-{len(self._threads)}"
+        if len(self._threads) < self.threads_max:
+            name = f"{self._name}-{len(self._threads)}"
             thread = threading.Thread(target=self._serve, name=name, daemon=True)
             self._threads.append(thread)
             thread.start()
@@ -36,7 +39,7 @@ class Jobs:
     def resize(self, threads_max: int) -> None:
         """From now on there are so many threads at most: surplus ones end behind the jobs that
         are there."""
-        self._threads_max = threads_max
+        self.threads_max = threads_max
         for _ in self._threads[threads_max:]:
             self._queue.put(None)
         # Which of them end is the queue's affair: what is kept here are as many as stay.

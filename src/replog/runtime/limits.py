@@ -59,6 +59,10 @@ class Limits:
     # batches don't wait for each other's commits, but not without end: replies are parked for each.
     requests_in_flight: int = 256
 
+    # Parts of clients' requests that wait for a thread (queued.max.requests). Nothing more is
+    # read from clients until half of them are begun.
+    requests_waiting: int = 500
+
     # Output of one connection that its client has not taken: no further request of it is read.
     output_bytes: int = 2 * MIB
 
@@ -71,6 +75,7 @@ class Limits:
     reserved_ms: int = 5_000
 
     job_threads: int = 10  # background.threads
+    request_threads: int = 8  # num.io.threads
     idle_ms: int = 600_000  # connections.max.idle.ms
     frame_bytes: int = 100 * MIB  # socket.request.max.bytes
     sweep_ms: int = 1_000  # how often the deadlines above are looked at

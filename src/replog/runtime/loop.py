@@ -18,6 +18,7 @@ from replog.model.errors import InvariantBroken
 from replog.model.inputs import (
     ConnectionClosed,
     Input,
+    JobDone,
     Received,
     SessionEnded,
     SessionStarted,
@@ -92,6 +93,7 @@ class NodeLoop:
         loop.set_exception_handler(self._on_loop_error)
         self.limits = limits
         self.request_bytes = 0
+        self.requests_waiting = 0
         self.exit_code: int | None = None
         self.places = Places(limits)
         self._node = node
@@ -102,6 +104,8 @@ class NodeLoop:
         self._connection_count = 0
         self._peers = Peers(self)
         self._jobs = Jobs(self.post_threadsafe, limits.job_threads)
+        self._request_jobs = Jobs(self._post_request_job, limits.request_threads, name="io")
+        self._request_jobs_open = 0  # under way, or waiting for a thread
         self._events: deque[Input] = deque()
         self._dirty: list[Flushable] = []
         self.now_ms = time.monotonic() * 1000
@@ -115,7 +119,7 @@ class NodeLoop:
             CloseConnection: self._close_connection,
             CoordinatorWrite: self._write_coordinator,
             ReadCoordinator: self._read_coordinator,
-            RunJob: self._jobs.run,
+            RunJob: self._run_job,
             RangeInvalidated: self._invalidate,
             Report: self._report,
             Reconfigured: self._reconfigure,
@@ -161,7 +165,8 @@ class NodeLoop:
             connection.close()
         self._peers.close()
         self._events.clear()
-        self._jobs.close(JOB_PATIENCE_S)
+        for jobs in (self._jobs, self._request_jobs):
+            jobs.close(JOB_PATIENCE_S)
 
     # ---- turns ------------------------------------------------------------------------------
 
@@ -271,6 +276,38 @@ class NodeLoop:
     def _reconfigure(self, output: Reconfigured) -> None:
         self.places.reconfigure(output.config)
         self._jobs.resize(output.config.background_threads)
+        self._request_jobs.resize(output.config.num_io_threads)
+        self._count_request_jobs(0)
+
+    def _run_job(self, output: RunJob) -> None:
+        if output.for_request:
+            self._request_jobs.run(output)
+            self._count_request_jobs(1)
+        else:
+            self._jobs.run(output)
+
+    def _post_request_job(self, done: JobDone) -> None:
+        """On the thread of a job that was a part of a request."""
+        try:
+            self.loop.call_soon_threadsafe(self._request_job_done, done)
+        except RuntimeError:
+            pass  # the loop is closed
+
+    def _request_job_done(self, done: JobDone) -> None:
+        self._count_request_jobs(-1)
+        self.deliver(done)
+
+    def _count_request_jobs(self, more: int) -> None:
+        """Keep `requests_waiting`. Who was not read from goes on when half of the places are free:
+        all at once, so not each time that there is one."""
+        before = self.requests_waiting
+        self._request_jobs_open += more
+        waiting = max(0, self._request_jobs_open - self._request_jobs.threads_max)
+        self.requests_waiting = waiting
+        half = self.limits.requests_waiting // 2
+        if waiting <= half < before:
+            for connection in list(self._connections.values()):
+                connection.resume()
 
     @staticmethod
     def _report(output: Report) -> None:
