@@ -118,6 +118,22 @@ def test_a_marker_outlives_its_transactions_records_by_delete_retention() -> Non
 
 
 @pytest.mark.surface(60)
+def test_a_marker_stays_as_long_as_an_empty_batch_of_its_transaction() -> None:
+    """Which is there for the state of its producer: as in Apache Kafka 4.4."""
+    disk, log = a_log()
+    append(log, in_transaction(1, 0, ("a", "1")))
+    append(log, marker(1, 0))
+    write(log, [("a", "2")])
+    seal(log)
+    for wall_ms in (NOW, NOW + 1_000, NOW + 2_000):
+        compact(disk, log, rules(wall_ms=wall_ms, delete_retention_ms=100))
+        write(log, [("c", str(wall_ms))])
+        seal(log)
+        assert shown(log)[:2] == [(0, "0 records"), (1, "marker")]
+        assert delete_horizon(headers(log)[1]) is None
+
+
+@pytest.mark.surface(60)
 def test_nothing_from_an_undecided_transaction_on_is_touched() -> None:
     disk, log = a_log(LogConfig(segment_bytes=100, cleanup_policy=("compact",)))
     write(log, [("a", "1")], [("a", "2")])

@@ -6,7 +6,7 @@ start up to there, a group at a time: whatever the map knows a newer record of i
 Offsets never change; a rewritten segment ends at the offset at which it ended before.
 
 What stays in spite of that: tombstones, until `delete.retention.ms` after they were first seen
-(KIP-534); markers of transactions, for as long after the last record of their transaction is gone;
+(KIP-534); markers of transactions, for as long after the last batch of their transaction is gone;
 the last batch of every active producer, without its records; what can't be decoded.
 
 `advance` runs on any thread and only reads the log's files; the loop's thread gives what `ready`
@@ -246,7 +246,7 @@ class CleaningPass:
         """What stays of a batch: all of it (the very `batch`), a smaller one, or nothing."""
         if header.control:
             return self._left_of_marker(header, batch)
-        if header.transactional and header.count:
+        if header.transactional:  # also one without records, which may stay for its producer
             self._with_data.add(header.producer_id)
         if header.count == 0 or self._survey.aborted(header):
             return self._without_records(header, batch)
@@ -275,7 +275,7 @@ class CleaningPass:
         return has_value or horizon is None or self._rules.wall_ms < horizon
 
     def _left_of_marker(self, header: BatchHeader, batch: memoryview) -> bytes | memoryview | None:
-        """A marker stays while its transaction has records, and `delete.retention.ms` longer."""
+        """A marker stays while its transaction has batches, and `delete.retention.ms` longer."""
         marker = marker_type(batch, header)
         if marker is None:
             return self._without_records(header, batch)
