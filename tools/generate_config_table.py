@@ -98,7 +98,6 @@ REASONS = {
     "metadata.": "there is no KRaft quorum; see replog.coordinator",
     "metric": "metrics are not exported yet",
     "num.network.threads": "one thread talks to all clients: a second one would wait for the first",
-    "num.recovery": "logs are opened one after the other: most of a start is reading",
     "num.replica.alter": "replicas do not move between log folders yet",
     "offsets.load.buffer": "offsets are read in pieces of a fixed size",
     "principal.builder": "there is no authorizer yet",

@@ -203,7 +203,7 @@ ROWS: Final = (
     ("num.io.threads", "int", "8", False, True, ">=1"),
     ("num.network.threads", "int", "3", False, False, ">=1"),
     ("num.partitions", "int", "1", True, True, ">=1"),
-    ("num.recovery.threads.per.data.dir", "int", "2", False, False, ">=1"),
+    ("num.recovery.threads.per.data.dir", "int", "2", False, True, ">=1"),
     ("num.replica.alter.log.dirs.threads", "int", None, True, False),
     ("num.replica.fetchers", "int", "1", False, True, ">=1"),
     ("offset.metadata.max.bytes", "int", "4096", True, True, ">=0"),

@@ -179,6 +179,9 @@ DOCS: Final[dict[str, str]] = {
         "Threads for the part of a request that takes long: checking and compressing batches."
     ),
     "num.partitions": "Partitions of a topic made without saying how many.",
+    "num.recovery.threads.per.data.dir": (
+        "Logs of each folder that are recovered at a time at the start, and flushed at the end."
+    ),
     "num.replica.fetchers": (
         "Connections to each leader over which this broker copies; its partitions are spread over "
         "them."

@@ -16,7 +16,6 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import TYPE_CHECKING
 
-from replog.core.producer.state import ProducerTable
 from replog.log import checkpoints
 from replog.log.config import LogConfig
 from replog.log.disk import Disk, DiskError, DiskFull
@@ -27,7 +26,8 @@ from replog.model.ids import NO_EPOCH, TopicPartition, topic_id_text
 from replog.model.outputs import Level
 from replog.node.checkpoint_file import CheckpointFile, Written
 from replog.node.disk_jobs import run_disk_job
-from replog.node.partition import Partition, replay_producers
+from replog.node.log_tasks import Closing, Marks, OpenedLog, Opening, Task
+from replog.node.partition import Partition
 
 if TYPE_CHECKING:
     from replog.node.node import Node
@@ -68,8 +68,10 @@ class LogFolder:
         self._all_opened = True  # no log in it is as an earlier process left it
         # Of the registration after which it was closed in good order, if it was.
         self.stopped_epoch = NO_EPOCH
+        self._openings: list[Opening] = []
+        self._closings: list[Closing] = []
         self.count = 0  # partitions in it, claimed or not: a new one goes where there are fewest
-        self.unclaimed: dict[TopicPartition, tuple[PartitionLog, ProducerTable]] = {}
+        self.unclaimed: dict[TopicPartition, OpenedLog] = {}
         # As the last process left them:
         self._recovery_points: dict[TopicPartition, int] = {}
         self._high_watermarks: dict[TopicPartition, int] = {}
@@ -138,24 +140,45 @@ class LogFolder:
 
     # ---- opening ---------------------------------------------------------------------------
 
-    def load(self) -> None:
-        """Open and recover every log in the folder. Called once, before anything is served."""
+    def begin_load(self) -> list[Task]:
+        """What is to be done to open every log in the folder; then `end_load`."""
         try:
             if self._failed_before is not None:
                 raise DiskError(self._failed_before)
             marker = checkpoints.take_clean_shutdown(self.disk)
-            clean = marker is not None
             self.stopped_epoch = NO_EPOCH if marker is None else marker.broker_epoch
             self._recovery_points = self._recovery_file.read()
             self._high_watermarks = self._high_watermark_file.read()
             self._log_starts = self._log_start_file.read()
             self._cleaned = self._cleaned_file.read()
-            left_alone = [
-                name for name in self.disk.list("") if not self._load_one(name, clean=clean)
+            foreign = [
+                name
+                for name in self.disk.list("")
+                if not self._is_ours(name, clean=marker is not None) and self.disk.list(name)
             ]
-            self._report_left_alone([name for name in left_alone if self.disk.list(name)])
+            self._report_left_alone(foreign)
         except DiskError as error:
+            self._openings.clear()
             self.failed(error)
+        return list(self._openings)
+
+    def end_load(self) -> None:
+        """All that `begin_load` wanted is done."""
+        openings, self._openings = self._openings, []
+        errors: list[DiskError] = []
+        for opening in openings:
+            try:
+                self.unclaimed[opening.tp] = self._opened(opening)
+            except LogCorrupt as error:
+                self._node.report(
+                    Level.ERROR, f"{opening.tp} can't be used and is left alone: {error}"
+                )
+            except DiskError as error:
+                errors.append(error)
+            else:
+                self.count += 1
+        for failure in errors:
+            self.failed(failure)
 
     def _report_left_alone(self, foreign: list[str]) -> None:
         for what, names in (
@@ -167,8 +190,8 @@ class LogFolder:
                     Level.WARNING, f"{self.path} has {what}, left alone: {', '.join(names)}"
                 )
 
-    def _load_one(self, name: str, *, clean: bool) -> bool:
-        """False for what is no business of ours."""
+    def _is_ours(self, name: str, *, clean: bool) -> bool:
+        """False for what is no business of ours; a log is going to be opened."""
         if name.endswith(DELETED_FOLDER_SUFFIX):
             self.remove_later(name, delay_ms=0)
             return True
@@ -179,47 +202,27 @@ class LogFolder:
         topic_id = None if tp is None else checkpoints.topic_id_of(self.disk, name)
         if tp is None or topic_id is None:
             return False
-        try:
-            found = self.open_log(tp, topic_id, LogConfig(), clean=clean)
-        except LogCorrupt as error:
-            self._node.report(Level.ERROR, f"{name} can't be used and is left alone: {error}")
-        except DiskFull as error:
-            self.failed(error)
-        else:
-            self.count += 1
-            self.unclaimed[tp] = found
+        self._openings.append(self._opening(tp, topic_id, LogConfig(), clean=clean))
         return True
 
-    def open_log(
-        self, tp: TopicPartition, topic_id: bytes, config: LogConfig, *, clean: bool = False
-    ) -> tuple[PartitionLog, ProducerTable]:
+    def open_log(self, tp: TopicPartition, topic_id: bytes, config: LogConfig) -> OpenedLog:
         """Open a log that is there, or a new one. Raises DiskError, LogCorrupt."""
-        try:
-            return self._open_log(tp, topic_id, config, clean=clean)
-        except (DiskError, LogCorrupt):
-            self._all_opened = False
-            raise
+        opening = self._opening(tp, topic_id, config)
+        opening()
+        return self._opened(opening)
 
-    def _open_log(
-        self, tp: TopicPartition, topic_id: bytes, config: LogConfig, *, clean: bool
-    ) -> tuple[PartitionLog, ProducerTable]:
-        log = PartitionLog.open(
-            self.disk,
-            str(tp),
-            config,
-            topic_id=topic_id,
-            recovery_point=self._recovery_points.get(tp, 0),
-            clean=clean,
-            log_start_offset=self._log_starts.get(tp, 0),
-        )
-        log.cleaned_to = min(self._cleaned.get(tp, 0), log.log_end_offset)
-        if log.recovery.lost_anything:
-            self._node.report(Level.WARNING, f"{tp}: {'; '.join(log.recovery.reasons)}")
-        reasons: list[str] = []
-        producers = replay_producers(log, reasons)
-        for reason in reasons:
-            self._node.report(Level.WARNING, reason)
-        return log, producers
+    def _opening(
+        self, tp: TopicPartition, topic_id: bytes, config: LogConfig, *, clean: bool = False
+    ) -> Opening:
+        marks = Marks(self._recovery_points, self._log_starts, self._cleaned)
+        return Opening(self.disk, tp, topic_id, marks=marks, config=config, clean=clean)
+
+    def _opened(self, opening: Opening) -> OpenedLog:
+        for warning in opening.warnings:
+            self._node.report(Level.WARNING, warning)
+        if opening.error is not None:
+            self._all_opened = False
+        return opening.opened()
 
     def high_watermark(self, tp: TopicPartition) -> int:
         """As the last process left it, 0 when that is not known."""
@@ -355,18 +358,24 @@ class LogFolder:
 
         node.timers.call_at(node.now_ms + delay_ms, due)
 
-    def close(self) -> None:
-        """Flush and close all logs, write the checkpoints, and last the marker that says so.
+    def begin_close(self) -> list[Task]:
+        """What is to be done to flush and close all logs; then `end_close`."""
+        if self.state is not FolderState.FAILED:
+            logs = [*self.unclaimed.values(), *((p.log, p.producers) for p in self._partitions())]
+            self._closings = [Closing(log, producers) for log, producers in logs]
+        return list(self._closings)
+
+    def end_close(self) -> None:
+        """Write the checkpoints, and last the marker that says that all is closed.
 
         There is no marker when a log could not be opened: the next start has to recover it still.
         """
         if self.state is FolderState.FAILED:
             return
-        logs = [*self.unclaimed.values(), *((p.log, p.producers) for p in self._partitions())]
         try:
-            for log, producers in logs:
-                end_offset = log.close()
-                log.snapshots.write_last(end_offset, producers.entries())
+            for closing in self._closings:
+                if closing.error is not None:
+                    raise closing.error
             self._recovery_file.write_now()
             self._high_watermark_file.write_now()
             self._log_start_file.write_now()

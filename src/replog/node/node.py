@@ -64,6 +64,7 @@ from replog.node.fetchers import Fetchers
 from replog.node.forwarding import Forwarding
 from replog.node.groups import Groups
 from replog.node.log_folder import FolderSetup
+from replog.node.log_tasks import RunTasks, one_by_one
 from replog.node.membership import Membership
 from replog.node.partitions import Partitions
 from replog.node.producer_ids import ProducerIds
@@ -93,6 +94,7 @@ class NodeSetup:
     clean_start: bool = True  # the previous run on this folder ended in good order
     # Of the log folders, with commas between them: tells that one was replaced. Empty: not known.
     folder_id: str = ""
+    run_tasks: RunTasks = one_by_one  # at the start and at the end
 
 
 class Node:

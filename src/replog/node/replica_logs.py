@@ -11,18 +11,17 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from replog.core.producer.state import ProducerTable
 from replog.log.config import LogConfig
 from replog.log.disk import DiskError
 from replog.log.errors import LogCorrupt
 from replog.log.identity import topic_id_of
-from replog.log.partition_log import PartitionLog
 from replog.model.cluster import TopicRecord
 from replog.model.config import TopicConfig, topic_config
 from replog.model.ids import NO_EPOCH, ZERO_TOPIC_ID, TopicPartition
 from replog.model.outputs import Level
 from replog.model.partition import PartitionRecord
 from replog.node.log_folder import FolderSetup, FolderState, LogFolder
+from replog.node.log_tasks import OpenedLog, Task
 from replog.node.partition import Partition
 
 if TYPE_CHECKING:
@@ -45,8 +44,9 @@ class ReplicaLogs:
     def load(self) -> None:
         """Open and recover every log in every folder. Called once, before anything is served."""
         seen: dict[TopicPartition, LogFolder] = {}
+        self._run([folder.begin_load() for folder in self.folders])
         for folder in self.folders:
-            folder.load()
+            folder.end_load()
             for tp in list(folder.unclaimed):
                 if tp in seen:
                     seen[tp] = self._choose(tp, seen[tp], folder)
@@ -108,9 +108,7 @@ class ReplicaLogs:
             high_watermark=folder.high_watermark(tp),
         )
 
-    def _claim(
-        self, tp: TopicPartition, topic_id: bytes
-    ) -> tuple[LogFolder, PartitionLog, ProducerTable] | None:
+    def _claim(self, tp: TopicPartition, topic_id: bytes) -> tuple[LogFolder, *OpenedLog] | None:
         """The log that was found at the start; one of another topic of this name is set aside."""
         for folder in self.folders:
             found = folder.unclaimed.get(tp)
@@ -197,8 +195,14 @@ class ReplicaLogs:
 
     def close(self) -> None:
         """Flush and close everything; each folder gets the marker of a clean shutdown."""
+        self._run([folder.begin_close() for folder in self.folders])
         for folder in self.folders:
-            folder.close()
+            folder.end_close()
+
+    def _run(self, tasks: Sequence[Sequence[Task]]) -> None:
+        """Those of each folder on threads of its own: a folder is a device, as a rule."""
+        node = self._node
+        node.setup.run_tasks(tasks, node.config.num_recovery_threads_per_data_dir)
 
 
 def log_config(topic: TopicConfig) -> LogConfig:

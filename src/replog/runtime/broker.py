@@ -36,6 +36,7 @@ from replog.runtime.coordination.port import (
     SessionSettings,
 )
 from replog.runtime.errors import StartError
+from replog.runtime.jobs import run_tasks
 from replog.runtime.limits import Limits
 from replog.runtime.listener import Listener, ListenError, listen
 from replog.runtime.log_dirs import LogDirs
@@ -139,6 +140,7 @@ class BrokerProcess:
             boot_id=boot_id(),
             clean_start=self._log_dirs.clean,
             folder_id=self._log_dirs.folder_id,
+            run_tasks=run_tasks,
         )
         return Node(
             setup,

@@ -3,7 +3,8 @@
 import logging
 import queue
 import threading
-from collections.abc import Callable
+from collections import deque
+from collections.abc import Callable, Sequence
 
 from replog.log.disk import DiskError
 from replog.model.inputs import JobDone
@@ -63,3 +64,34 @@ class Jobs:
                 _log.error("a job failed", exc_info=failure)
                 error = f"{type(failure).__name__}: {failure}"
             self._post(JobDone(job.token, error))
+
+
+def run_tasks(groups: Sequence[Sequence[Callable[[], None]]], at_once: int) -> None:
+    """Run all tasks of all groups, up to `at_once` of each group at a time, and wait for them.
+
+    Raises what a task has raised, when all have ended.
+    """
+    raised: list[BaseException] = []
+
+    def serve(tasks: deque[Callable[[], None]]) -> None:
+        while tasks:
+            try:
+                task = tasks.popleft()
+            except IndexError:
+                return  # another thread was quicker
+            try:
+                task()
+            except BaseException as error:  # noqa: BLE001  # whoever waits for us must get it
+                raised.append(error)
+
+    threads = [
+        threading.Thread(target=serve, args=(tasks,), name=f"logs-{index}-{number}", daemon=True)
+        for index, tasks in enumerate(map(deque, groups))
+        for number in range(min(at_once, len(tasks)))
+    ]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    if raised:
+        raise raised[0]
