@@ -1,5 +1,6 @@
 """Truncation, folders that are deleted or somebody else's, and what is made durable when."""
 
+import copy
 from contextlib import suppress
 from random import Random
 
@@ -21,6 +22,7 @@ from tests.log.batches import (
 from replog.log.config import LogConfig
 from replog.log.disk import DiskError
 from replog.log.errors import LogCorrupt, TopicIdMismatch
+from replog.log.partition_log import PartitionLog
 from replog.log.producer_snapshot import encode
 from replog.log.results import LogRead
 from replog.model.producers import ProducerEntry
@@ -328,6 +330,63 @@ def test_a_flush_proves_nothing_of_what_was_cut_meanwhile() -> None:
     flush()
     assert log.flushed(flush) == 0
     assert disk.list(DIRECTORY) == names, "no index comes back without its log"
+
+
+def after_a_kill_and_more(disk: MemDisk, recovery_point: int) -> PartitionLog:
+    """The log as the next process opens it, and writes to it in another epoch."""
+    disk.crash()
+    log = open_log(disk, SMALL, recovery_point=recovery_point)
+    for _ in range(3):
+        append(log, epoch=2)
+    return log
+
+
+def ends_after_power_cuts(disk: MemDisk, certain_end: int) -> None:
+    """Below `certain_end` no power cut, however it comes out, leaves records of another epoch."""
+    before = {b.base_offset: b.epoch for b in everything(open_log(copy.deepcopy(disk)))}
+    for seed in range(40):
+        left = copy.deepcopy(disk)
+        left.power_cut(Random(seed))
+        for found in everything(open_log(left)):
+            if found.base_offset < certain_end:
+                assert found.epoch == before[found.base_offset], f"seed {seed}"
+
+
+def test_what_a_killed_process_had_cut_off_may_come_back_until_the_next_has_synced() -> None:
+    disk = MemDisk()
+    log = open_log(disk, SMALL)
+    for _ in range(5):
+        append(log)
+    log.flush()
+    log.truncate_to(3)
+    again = after_a_kill_and_more(disk, log.recovery_point)
+    assert (again.certain_end, again.log_end_offset) == (3, 6)
+    ends_after_power_cuts(disk, again.certain_end)
+    flush = again.begin_flush(to_end=True)
+    flush()
+    again.flushed(flush)
+    assert again.certain_end == 6
+    ends_after_power_cuts(disk, 6)
+
+
+def test_what_recovery_cuts_off_does_not_come_back() -> None:
+    """Not even when the process is killed before it syncs anything else."""
+    disk = MemDisk()
+    log = open_log(disk, SMALL)
+    for _ in range(8):
+        append(log)
+    assert log.base_offsets == [0, 3, 6]
+    log.flush()
+    torn = disk.inode(log.segments[1].file.path)
+    torn.data[-1] ^= 1
+    torn.durable = bytes(torn.data)
+    disk.crash()
+    assert open_log(disk, SMALL).recovery.segments_removed == 1
+    for seed in range(40):
+        left = copy.deepcopy(disk)
+        left.power_cut(Random(seed))
+        again = open_log(left, SMALL)
+        assert (again.log_end_offset, again.recovery.lost_anything) == (5, False), f"seed {seed}"
 
 
 def test_a_flush_of_a_log_that_is_gone_fails_for_nobody() -> None:

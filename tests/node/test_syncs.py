@@ -4,6 +4,7 @@ import pytest
 from tests.node.lone import Lone, batch, record
 
 from replog.log.files import LOG_SUFFIX
+from replog.node.syncs import UNHURRIED_MAX
 
 
 class Watched(Lone):
@@ -12,6 +13,9 @@ class Watched(Lone):
     def __init__(self, **settings: str) -> None:
         super().__init__(**settings)
         self.synced: list[str] = []
+        self.watch()
+
+    def watch(self) -> None:
         self.disk.before_call = self._note
 
     def _note(self, call: str, path: str) -> None:
@@ -127,3 +131,32 @@ def test_a_topic_whose_durability_changes_goes_on() -> None:
     watched.run_jobs()
     assert watched.synced == ["t-0"]
     assert watched.leader("t").high_watermark == 1
+
+
+def test_after_a_kill_every_log_is_synced_soon_and_writers_wait_for_few_of_them() -> None:
+    """What the last process had cut off may come back until then, so no high watermark beyond the
+    recovery point is written down."""
+    watched = Watched()
+    names = [f"t{number}" for number in range(UNHURRIED_MAX + 5)]
+    for name in names:
+        watched.topic(name, record(1))
+        watched.produce(name, batch(b"v"))
+    watched.run_jobs()
+    assert not watched.synced
+    watched.restart(clean=False)
+    watched.watch()
+    for name in names:
+        watched.topic(name, record(1, epoch=1))
+    watched.run_job()
+    assert watched.partition("t9").log.certain_end == 0
+    watched.topic("durable", record(1), replog__durability="fsync")
+    token = watched.send("durable", batch(b"v"), acks=-1)
+    while not watched.replies(token):
+        watched.run_job()
+    assert len(watched.synced) == 1 + UNHURRIED_MAX + 1
+    watched.run_jobs()
+    assert sorted(watched.synced) == sorted([f"{name}-0" for name in names] + ["durable-0"])
+    assert all(watched.partition(name).log.certain_end == 1 for name in names)
+    watched.produce("t9", batch(b"v"))
+    watched.run_jobs()
+    assert watched.synced.count("t9-0") == 1, "and not again"

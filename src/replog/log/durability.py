@@ -43,6 +43,11 @@ class LogFlush:
         self.names = names
         self.log_closed = False
 
+    @property
+    def to_end(self) -> bool:
+        """Whether it takes in all that was appended, and not sealed segments alone."""
+        return self._active is not None
+
     def __call__(self) -> None:
         """Waits for the device. Raises DiskError, but not for a log that is gone by now."""
         try:

@@ -72,7 +72,8 @@ class PartitionLog(ReadableLog, ShrinkingLog):
         self._names = 1  # changes of the folder so far, and how many of them are durable
         self._names_synced = 0
         self._cuts = 0  # truncations so far: a flush that was begun before one proves nothing
-        self._cut: int | None = None  # where it was truncated, until that is on stable storage
+        # Where it was truncated, or may have been, until that is on stable storage.
+        self.unsynced_cut: int | None = None
         self._flushes: list[LogFlush] = []  # under way
         self.directory = directory
         self.config = config
@@ -111,13 +112,15 @@ class PartitionLog(ReadableLog, ShrinkingLog):
             disk, directory, config.index_interval_bytes, report, clean=clean
         )
         epochs = EpochFile(disk, directory)
-        if not segments:
+        trusted = clean and bool(segments) and recovery.trust(segments, epochs, report)
+        recovered = bool(segments) and not trusted
+        if recovered:
+            recovery.recover(segments, epochs, recovery_point, report)
+        elif not segments:
             epochs.create()
             segments.append(
                 Segment.create(disk, directory, log_start_offset, config.index_interval_bytes)
             )
-        elif not (clean and recovery.trust(segments, epochs, report)):
-            recovery.recover(segments, epochs, recovery_point, report)
         log = cls(
             disk,
             directory,
@@ -128,6 +131,10 @@ class PartitionLog(ReadableLog, ShrinkingLog):
             report=report,
         )
         log.recovery_point = min(recovery_point, log.log_end_offset)
+        if recovered and report.lost_anything:
+            log.flush()  # nobody will know that something was cut off, should it come back
+        elif recovered:
+            log.unsynced_cut = log.recovery_point  # by the last process, for all that is known
         if log_start_offset > log.log_end_offset and not clean:
             # All that a power cut has left was deleted before: no offset is given twice.
             report.reasons.append(f"{directory} begins anew at {log_start_offset}, its known start")
@@ -354,7 +361,7 @@ class PartitionLog(ReadableLog, ShrinkingLog):
         position = active.truncate(offset)
         self._ends_at(active.next_offset)
         end = self.log_end_offset
-        self._cut = end if self._cut is None else min(self._cut, end)
+        self.unsynced_cut = end if self.unsynced_cut is None else min(self.unsynced_cut, end)
         lowered = self.recovery_point > self.log_end_offset
         self.recovery_point = min(self.recovery_point, self.log_end_offset)
         return Truncation(active.file, active.size if position is None else position, lowered)
@@ -382,7 +389,7 @@ class PartitionLog(ReadableLog, ShrinkingLog):
         self._segments.append(self._active)
         self.log_start_offset = offset
         self._ends_at(offset)
-        self._cut = None
+        self.unsynced_cut = None
         self.recovery_point = offset
 
     def _remove_from(self, keep: int) -> None:
@@ -411,7 +418,7 @@ class PartitionLog(ReadableLog, ShrinkingLog):
     def certain_end(self) -> int:
         """No power cut leaves other records below this offset than are there now. A truncation that
         is not synced may come undone: what was cut off would stand there again."""
-        return self.log_end_offset if self._cut is None else self._cut
+        return self.log_end_offset if self.unsynced_cut is None else self.unsynced_cut
 
     def flush(self) -> int:
         """Everything appended so far is on stable storage; returns the new recovery point.
@@ -425,7 +432,7 @@ class PartitionLog(ReadableLog, ShrinkingLog):
             else:
                 segment.sync()
         self.recovery_point = self.log_end_offset
-        self._cut = None
+        self.unsynced_cut = None
         return self.recovery_point
 
     def begin_flush(self, *, to_end: bool) -> LogFlush:
@@ -449,8 +456,8 @@ class PartitionLog(ReadableLog, ShrinkingLog):
         self._names_synced = max(self._names_synced, flush.names)
         if flush.cuts == self._cuts:
             self.recovery_point = max(self.recovery_point, flush.offset)
-            if self._cut is not None and self._cut < flush.offset:
-                self._cut = None
+            if self.unsynced_cut is not None and (flush.to_end or self.unsynced_cut < flush.offset):
+                self.unsynced_cut = None
         return self.recovery_point
 
     def _flush_names(self) -> None:

@@ -4,6 +4,10 @@ Group commit: one job is under way at a time and syncs every partition that has 
 is appended meanwhile is the next job's. A sync that ends moves the leader's own part of the high
 watermark, or, on a follower, is told to the leader with the next fetch.
 
+A log that was cut is synced too, some at a time when nobody waits for others: until then a power
+cut may bring back what was cut off (`PartitionLog.certain_end`). After an unclean stop that may be
+every log.
+
 The first sync that fails ends this broker's use of the disk for good: the kernel may have dropped
 the pages, so a second try that succeeds proves nothing.
 """
@@ -22,6 +26,9 @@ if TYPE_CHECKING:
     from replog.node.partition import Partition
 
 NEVER = 2**63 - 1  # `flush.messages` and `flush.ms` when nobody has set them
+# Logs that nobody waits for in one job: a sync may take tens of milliseconds, and writers who come
+# meanwhile wait for all of them.
+UNHURRIED_MAX = 20
 
 
 class Syncs:
@@ -30,6 +37,7 @@ class Syncs:
     def __init__(self, node: Node) -> None:
         self._node = node
         self._wanted: dict[Partition, None] = {}
+        self._unhurried: dict[Partition, None] = {}  # logs that were cut
         self._under_way = False
         self._timers: dict[Partition, Timer] = {}
 
@@ -37,6 +45,9 @@ class Syncs:
         """The log grew, or its role or its topic's configuration changed: sync what is to be synced
         by now. Whatever is not is under way or has its time: nothing else asks for it."""
         topic = partition.topic
+        if partition.log.unsynced_cut is not None:
+            self._unhurried[partition] = None
+            self._begin()
         unsynced = partition.log_end_offset - partition.log.recovery_point
         if unsynced <= 0:
             return
@@ -60,16 +71,21 @@ class Syncs:
     def _begin(self) -> None:
         """Start the next job unless one is under way: one sync of each log is waited for by all
         the writes that came before it."""
-        if self._under_way or not self._wanted:
+        if self._under_way or not (self._wanted or self._unhurried):
             return
         node = self._node
         partitions, self._wanted = self._wanted, {}
+        if not partitions:
+            partitions = dict.fromkeys(list(self._unhurried)[:UNHURRIED_MAX])
+        for partition in partitions:
+            self._unhurried.pop(partition, None)
         flushes = [
             (partition, partition.log.begin_flush(to_end=True))
             for partition in partitions
             if node.partitions.get(partition.tp) is partition
         ]
         if not flushes:
+            self._begin()
             return
         self._under_way = True
 
