@@ -90,8 +90,6 @@ REASONS = {
     "log.dir.failure": "a broker whose folders have all failed stops at once",
     "log.local": "tiered storage is not planned",
     "log.message.format": "batches are of format 2, whatever it says",
-    "log.preallocate": "files grow as they are written",
-    "preallocate": "files grow as they are written",
     "log.remote": "tiered storage is not planned",
     "max.connection.creation": "connections are limited in number, not in how fast they come",
     "max.connections.per.ip.overrides": "one limit holds for all addresses",

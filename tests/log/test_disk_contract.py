@@ -34,6 +34,20 @@ def test_append_read_truncate(disk: Disk) -> None:
     file.sync()
 
 
+def test_room_that_is_reserved_is_no_part_of_the_file(disk: Disk) -> None:
+    file = disk.open("a", create=True)
+    file.reserve(4 << 20)
+    assert (file.size(), file.read(0, 10)) == (0, b"")
+    file.append((b"hello",))
+    assert (file.size(), file.read(0, 10)) == (5, b"hello")
+    again = disk.open("a")
+    assert again.size() == 5
+    again.release()
+    again.release()
+    again.append((b"!",))
+    assert (again.size(), again.read(0, 10)) == (6, b"hello!")
+
+
 def test_many_buffers_in_one_append(disk: Disk) -> None:
     file = disk.open("a", create=True)
     parts = [bytes([number % 256]) * (number % 7) for number in range(3_000)]

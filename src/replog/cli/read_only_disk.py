@@ -49,6 +49,12 @@ class ReadOnlyFile:
     def truncate(self, size: int) -> None:
         _refuse(self.path)
 
+    def reserve(self, size: int) -> None:
+        _refuse(self.path)
+
+    def release(self) -> None:
+        """Nothing was reserved."""
+
     def sync(self) -> None:
         _refuse(self.path)
 

@@ -21,6 +21,7 @@ class LogConfig:
     segment_jitter_ms: int = 0
     segment_index_bytes: int = 10 * 1024 * 1024
     index_interval_bytes: int = 4096
+    preallocate: bool = False
     max_message_bytes: int = 1024 * 1024 + 12
     max_decompressed_message_bytes: int = NO_LIMIT_BYTES
     message_timestamp_type: str = CREATE_TIME

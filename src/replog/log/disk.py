@@ -6,7 +6,7 @@ memory with seeded faults (`sim.mem_disk`). Paths are relative to the log folder
 
 What is intentionally not here: file descriptors (a `DiskFile` of the real world has `fileno()` for
 `sendfile`, which only `runtime` knows), memory maps (indexes are read whole and appended to),
-locks, permissions and free space.
+locks and permissions.
 
 Errors: `DiskError` for whatever the file system refuses (I/O error, missing file), `DiskFull` when
 there is no space. After either from `append`, the file may hold a part of the bytes: the caller
@@ -45,6 +45,15 @@ class DiskFile(Protocol):
 
     def truncate(self, size: int) -> None:
         """Cut the file to `size` bytes."""
+        ...
+
+    def reserve(self, size: int) -> None:
+        """Set room for `size` bytes in all aside for the file, which gets no longer by that: there
+        is nothing to be read behind its end. Does nothing where the file system can't."""
+        ...
+
+    def release(self) -> None:
+        """Give back what is reserved behind the end of the file, by an earlier process too."""
         ...
 
     def sync(self) -> None:

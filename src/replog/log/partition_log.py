@@ -130,6 +130,8 @@ class PartitionLog(ReadableLog, ShrinkingLog):
             epochs=epochs,
             report=report,
         )
+        if not (trusted or recovered):
+            log._reserve()
         log.recovery_point = min(recovery_point, log.log_end_offset)
         if recovered and report.lost_anything:
             log.flush()  # nobody will know that something was cut off, should it come back
@@ -333,7 +335,14 @@ class PartitionLog(ReadableLog, ShrinkingLog):
         self._segments.append(created)
         self._active = created
         self._keep_loaded(active)
+        self._reserve()
         return created
+
+    def _reserve(self) -> None:
+        """`preallocate`: the new segment has all its room from the beginning. That is kept beside
+        the file's length, so that recovery finds no zeros behind the last batch (Kafka's does)."""
+        if self.config.preallocate:
+            self._active.file.reserve(self.config.segment_bytes)
 
     # Cuts ---------------------------------------------------------------------------------------
 
@@ -391,6 +400,7 @@ class PartitionLog(ReadableLog, ShrinkingLog):
         self._ends_at(offset)
         self.unsynced_cut = None
         self.recovery_point = offset
+        self._reserve()
 
     def _remove_from(self, keep: int) -> None:
         # From the end, each for good before the next: a crash in between leaves a log without a

@@ -220,13 +220,15 @@ class Segment:
             raise LogCorrupt(f"{self.stem}.index has {indexed_offset} for the batch {base_offset}")
 
     def seal(self) -> None:
-        """No more appends: the last time is noted, and the index files are complete."""
+        """No more appends: the last time is noted, the index files are complete, and room that was
+        reserved (`preallocate`) is given back."""
         offsets, times = self.indexes
         size = times.size
         times.append_if_later(self.max_timestamp, self.max_timestamp_offset)
         self.entries_dirty = self.entries_dirty or times.size > size
         offsets.write_pending()
         times.write_pending()
+        self.file.release()
 
     @property
     def loaded(self) -> bool:

@@ -164,7 +164,7 @@ ROWS: Final = (
     ("log.message.timestamp.after.max.ms", "long", "3600000", False, True, ">=0"),
     ("log.message.timestamp.before.max.ms", "long", "9223372036854775807", False, True, ">=0"),
     ("log.message.timestamp.type", "string", "CreateTime", False, True, "CreateTime|LogAppendTime"),
-    ("log.preallocate", "boolean", "false", False, False),
+    ("log.preallocate", "boolean", "false", False, True),
     ("log.remote.copy.lag.bytes", "long", "-1", False, False, ">=-1"),
     ("log.remote.copy.lag.ms", "long", "0", False, False, ">=-1"),
     ("log.retention.bytes", "long", "-1", False, True),

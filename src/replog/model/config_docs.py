@@ -129,6 +129,9 @@ DOCS: Final[dict[str, str]] = {
     "log.message.timestamp.type": (
         "Whose time a record carries: CreateTime of the producer or LogAppendTime of the broker."
     ),
+    "log.preallocate": (
+        "A new segment gets all its room on disk when it begins, where the file system can do that."
+    ),
     "log.retention.bytes": (
         "Size beyond which a partition drops its oldest segments; -1 for no limit."
     ),
@@ -198,6 +201,9 @@ DOCS: Final[dict[str, str]] = {
     "offsets.topic.num.partitions": "Partitions of the topic with the committed offsets.",
     "offsets.topic.replication.factor": "Replicas of the topic with the committed offsets.",
     "offsets.topic.segment.bytes": "Segment size of the topic with the committed offsets.",
+    "preallocate": (
+        "A new segment gets all its room on disk when it begins, where the file system can do that."
+    ),
     "producer.id.expiration.ms": "A producer that wrote nothing for so long is forgotten.",
     "queued.max.request.bytes": (
         "Most bytes of requests that are held at a time; reading stops beyond."

@@ -55,7 +55,7 @@ _TOPIC: Final = (
      "log.cleaner.min.cleanable.ratio"),
     ("min.compaction.lag.ms", "long", "0", False, True, ">=0", "log.cleaner.min.compaction.lag.ms"),
     ("min.insync.replicas", "int", "1", False, True, ">=1", "min.insync.replicas"),
-    ("preallocate", "boolean", "false", False, False, "", "log.preallocate"),
+    ("preallocate", "boolean", "false", False, True, "", "log.preallocate"),
     ("remote.copy.lag.bytes", "long", "-1", False, False, ">=-1", "log.remote.copy.lag.bytes"),
     ("remote.copy.lag.ms", "long", "0", False, False, ">=-1", "log.remote.copy.lag.ms"),
     ("remote.log.copy.disable", "boolean", "false", False, False),

@@ -7,6 +7,7 @@ nothing. Nobody else may write to a log folder; the lock that sees to it is the 
 import errno
 import os
 import shutil
+import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Final, NoReturn
@@ -19,6 +20,12 @@ _DIRECTORY_MODE: Final = 0o755
 _BUFFERS_MAX: Final = 512  # of one gathered write; every system takes at least 1024
 
 
+# Of `struct stat`: the unit of st_blocks, whatever the file system's own block is.
+_STAT_BLOCK_BYTES: Final = 512
+# What a file system itself holds beyond the end of a file is less, or none of our business.
+_RESERVED_BYTES_MIN: Final = 1024 * 1024
+_KEEP_SIZE: Final = 1  # FALLOC_FL_KEEP_SIZE: room behind the end of the file
+_CAN_NOT_RESERVE: Final = frozenset((errno.EOPNOTSUPP, errno.ENOSYS))
 _NO_SPACE: Final = frozenset((errno.ENOSPC, errno.EDQUOT))
 
 
@@ -33,11 +40,13 @@ class OsFile:
     So a `FileRange` that waits to be sent keeps its bytes, whatever becomes of the file's name.
     """
 
-    __slots__ = ("_closed", "_descriptor", "_size", "path")
+    __slots__ = ("_closed", "_descriptor", "_reserved", "_size", "path")
 
-    def __init__(self, descriptor: int, path: str, size: int) -> None:
+    def __init__(self, descriptor: int, path: str, size: int, allocated: int) -> None:
+        """`allocated`: bytes that the file has room for already."""
         self._descriptor = descriptor
         self._size = size
+        self._reserved = allocated - size >= _RESERVED_BYTES_MIN
         self._closed = False
         self.path = path
 
@@ -102,6 +111,17 @@ class OsFile:
             _refuse("truncate", self.path, error)
         self._size = size
 
+    def reserve(self, size: int) -> None:
+        try:
+            self._reserved = _allocate(self._descriptor, size)
+        except OSError as error:
+            _refuse("reserve room", self.path, error)
+
+    def release(self) -> None:
+        if self._reserved:
+            self._reserved = False
+            self.truncate(self._size)  # to its own size: what is allocated behind it goes
+
     def sync(self) -> None:
         try:
             os.fsync(self._descriptor)
@@ -117,6 +137,25 @@ class OsFile:
 
     def __repr__(self) -> str:
         return self.path
+
+
+def _allocate(descriptor: int, size: int) -> bool:
+    """Room for `size` bytes without a change of the file's size, which only Linux has, and not for
+    every file system: whether it was reserved. Raises OSError."""
+    if sys.platform != "linux":
+        return False
+    import ctypes
+
+    libc = ctypes.CDLL(None, use_errno=True)
+    call = getattr(libc, "fallocate64", None) or libc.fallocate
+    long = ctypes.c_int64
+    while call(descriptor, _KEEP_SIZE, long(0), long(size)):
+        code = ctypes.get_errno()
+        if code in _CAN_NOT_RESERVE:
+            return False
+        if code != errno.EINTR:
+            raise OSError(code, os.strerror(code))
+    return True
 
 
 def _forget_cached(path: str) -> None:
@@ -152,11 +191,11 @@ class OsDisk:
         except OSError as error:
             _refuse("open", full, error)
         try:
-            size = os.fstat(descriptor).st_size
+            found = os.fstat(descriptor)
         except OSError as error:
             os.close(descriptor)
             _refuse("open", full, error)
-        return OsFile(descriptor, full, size)
+        return OsFile(descriptor, full, found.st_size, found.st_blocks * _STAT_BLOCK_BYTES)
 
     def space(self) -> tuple[int, int]:
         try:

@@ -70,6 +70,15 @@ class MemFile:
         self._enter("truncate")
         self._inode.resize(size)
 
+    def reserve(self, size: int) -> None:
+        self._enter("reserve")
+        self._inode.reserved = size
+
+    def release(self) -> None:
+        if self._inode.reserved:
+            self._enter("release")
+            self._inode.reserved = 0
+
     def sync(self) -> None:
         if self._life != self._disk.lives:
             raise DiskError(f"{self.path}: can't sync: the process is gone")

@@ -12,13 +12,14 @@ SECTOR_BYTES: Final = 512
 class Inode:
     """The bytes of one file."""
 
-    __slots__ = ("_unwritten", "data", "dirty", "durable", "size_min")
+    __slots__ = ("_unwritten", "data", "dirty", "durable", "reserved", "size_min")
 
     def __init__(self) -> None:
         self.data = bytearray()
         self.durable = b""
         self.dirty = False
         self.size_min = 0  # since the last sync
+        self.reserved = 0  # bytes that have room, from the beginning of the file on
         self._unwritten = (0, 0)  # bytes that a failed sync has dropped
 
     def extend(self, data: bytes) -> None:
@@ -30,6 +31,7 @@ class Inode:
         """Cut, or grow by zeros."""
         data = self.data
         if size < len(data):
+            self.reserved = 0
             del data[size:]
             self.size_min = min(self.size_min, size)
             start, end = self._unwritten

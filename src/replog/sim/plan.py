@@ -155,6 +155,7 @@ def _topic_settings(
         "retention.bytes": str(stream.choice((500, 3000))) if trims else "-1",
         "unclean.leader.election.enable": str(unclean).lower(),
         "replog.durability": "fsync" if promise is Promise.FSYNC else "replicated",
+        "preallocate": stream.choice(("false", "false", "true")),
     }
 
 
