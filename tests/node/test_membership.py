@@ -54,6 +54,7 @@ def test_a_second_broker_of_the_same_id_gives_up(town: Town) -> None:
     del town.disks[1]
     town.start(1)
     twin = town.lives[1]
+    town.lives[101], town.lives[1] = twin, first  # others reach the first one
     town.run(1_500)
     assert twin.stopped is None
     town.run(DUPLICATE_PATIENCE * 1_500)

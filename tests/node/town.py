@@ -97,6 +97,7 @@ class Town:
     closed: list[str] = field(default_factory=list)
     # What a test breaks: each says True when the thing is lost.
     lose_send: Callable[[int, int, Message], bool] = lambda source, target, message: False
+    lose_reply: Callable[[int, int, Message], bool] = lambda source, target, message: False
     held_writes: list[tuple[Life, Input]] | None = None  # answers that are late; None: none is
     lose_write: Callable[[int, tuple[Operation, ...]], bool] = lambda broker, ops: False
     lose_write_reply: Callable[[int, tuple[Operation, ...]], bool] = lambda broker, ops: False
@@ -163,10 +164,12 @@ class Town:
             self._hint(self.tree.end_session(session))
 
     def kill(self, broker_id: int) -> None:
-        life = self.lives[broker_id]
+        self._end(self.lives[broker_id])
+
+    def _end(self, life: Life) -> None:
         life.alive = False
         for who, token in life.asked.values():
-            self._fail_send(who, token, broker_id, "disconnected")
+            self._fail_send(who, token, life.broker_id, "disconnected")
         if life.session is not None:
             self._hint(self.tree.end_session(life.session))
 
@@ -302,7 +305,7 @@ class Town:
                     self.reports.append(f"{self.now_ms:.0f} broker {life.broker_id}: {output.text}")
                 case Stopped():
                     life.stopped = output
-                    self.kill(life.broker_id)
+                    self._end(life)
                 case CloseConnection():
                     self.closed.append(output.reason)
                 case _:
@@ -372,6 +375,9 @@ class Town:
             self._answers[output.connection] = output.message
             return
         who, token = asker
+        message = output.message
+        if message is not None and self.lose_reply(life.broker_id, who.broker_id, message):
+            return  # it is waited for in vain
         if output.message is not None and (id(who), token) in self._unanswered:
             self._unanswered.remove((id(who), token))
             self._timeouts = [t for t in self._timeouts if not (t[1] is who and t[2] == token)]

@@ -17,7 +17,6 @@ from tests.scenarios.stage import (
     reconnect,
     replica,
     send,
-    shown,
     values,
 )
 
@@ -101,12 +100,102 @@ def test_a_leader_that_was_stopped_answers_nothing_from_its_former_leadership(to
     town.run(3_000)
     town.resume(1)
     town.run_until(lambda: town.answered(queued))
-    assert produced(town, queued) not in (None, ErrorCode.NONE)
-    assert town.answered(weakly), "and what acks=1 was told is worth as much as one broker"
-    assert shown(fetched(town, read)) == [b"one"], "consumers see what was committed"
+    assert produced(town, queued) is ErrorCode.NOT_LEADER_OR_FOLLOWER
+    assert produced(town, weakly) is ErrorCode.NOT_LEADER_OR_FOLLOWER, "nothing is taken and lost"
+    assert fetched(town, read).error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER
     reconnect(town, 1)
     town.run_until(lambda: isr(town) == [0, 1, 2])
     assert values(town, 1) == [b"one", b"two"] and alike(town, 0, 1, 2)
+
+
+@pytest.mark.scenario(37)
+def test_a_leader_that_was_stopped_and_not_replaced_goes_on_at_once(town: Town) -> None:
+    create(town, "t", [1, 2, 0], min__insync__replicas="1")
+    town.pause(1)
+    town.run(1_400)
+    queued = begin_produce(town, b"queued", at=1, acks=1)
+    town.resume(1)
+    town.run()
+    assert produced(town, queued) is ErrorCode.NOT_LEADER_OR_FOLLOWER, "it does not know yet"
+    assert produce(town, b"one") is ErrorCode.NONE
+    assert members(town)[0] == 1 and state(town)["leader_epoch"] == 0
+
+
+# ---- brokers that the coordinator hears and the others do not -----------------------------------
+
+
+@pytest.mark.scenario(85)
+@pytest.mark.parametrize("leader", [0, 1], ids=["the controller", "another broker"])
+@pytest.mark.parametrize("way", ["both ways", "deaf"])
+def test_a_leader_cut_from_all_brokers_gives_way_while_the_cut_lasts(
+    town: Town, leader: int, way: str
+) -> None:
+    """Its session holds: the coordinator hears it."""
+    create(town, "t", [leader, 2, 1 - leader], min__insync__replicas="2")
+    assert produce(town, b"one") is ErrorCode.NONE
+    both = cut_from_peers(leader)
+
+    def lose(source: int, target: int, message: Message) -> bool:
+        return both(source, target, message) and (way == "both ways" or target == leader)
+
+    town.lose_send = town.lose_reply = lose
+    begun = town.now_ms
+    pending = begin_produce(town, b"waits", at=leader)
+    town.run_until(lambda: members(town)[0] not in (leader, -1), limit_ms=12_000)
+    assert town.now_ms - begun < (9_000 if leader == 0 else 6_000)
+    town.run_until(lambda: len(isr(town)) == 2)
+    assert produce(town, b"two") is ErrorCode.NONE, "while the cut lasts"
+    weakly = begin_produce(town, b"weakly", at=leader, acks=1)
+    town.run_until(lambda: town.answered(pending) and town.answered(weakly))
+    assert produced(town, pending) not in (None, ErrorCode.NONE)
+    assert produced(town, weakly) is ErrorCode.NOT_LEADER_OR_FOLLOWER, "the coordinator told it"
+    epoch = state(town)["leader_epoch"]
+    town.run(20_000)
+    assert state(town)["leader_epoch"] == epoch, "it comes and goes no more"
+    assert leader not in isr(town)
+    town.lose_send = town.lose_reply = nothing
+    town.run_until(lambda: isr(town) == [0, 1, 2])
+    assert alike(town, 0, 1, 2) and values(town, 0)[-1] == b"two"
+
+
+@pytest.mark.scenario(85)
+def test_a_controller_that_hears_nobody_fences_nobody(town: Town) -> None:
+    """Suspicion alone never takes more than half."""
+    create(town, "t", [1, 2, 0])
+    epoch = state(town)["leader_epoch"]
+    town.lose_send = cut_from_peers(0)
+    town.run_until(lambda: town.tree.nodes[CONTROLLER_EPOCH].data == b"2")
+    assert members(town)[0] == 1 and state(town)["leader_epoch"] == epoch
+    assert len(town.node(1).cluster.brokers) == 3
+    town.run_until(lambda: isr(town) == [1, 2])
+    town.lose_send = town.lose_reply = nothing
+    town.run_until(lambda: isr(town) == [0, 1, 2])
+    assert state(town)["leader_epoch"] == epoch
+
+
+@pytest.mark.scenario(85)
+def test_a_leader_that_nobody_can_follow_is_left_alone(town: Town) -> None:
+    """It is cut off, and all that could be had by fencing it is a partition without a leader."""
+    create(town, "t", [1], min__insync__replicas="1")
+    town.lose_send = town.lose_reply = cut_from_peers(1)
+    town.run(10_000)
+    assert members(town)[0] == 1 and state(town)["leader_epoch"] == 0
+    alone = begin_produce(town, b"one", at=1)
+    town.run_until(lambda: town.answered(alone))
+    assert produced(town, alone) is ErrorCode.NONE
+
+
+@pytest.mark.scenario(85)
+def test_a_broker_that_is_cut_off_from_the_controller_alone_is_fenced_for_good(town: Town) -> None:
+    """It could lead, and could not have its ISR changed."""
+    create(town, "t", [1, 2, 0], min__insync__replicas="1")
+    town.lose_send = lambda source, target, message: {source, target} == {0, 1}
+    town.run_until(lambda: members(town)[0] == 2)
+    town.kill(0)
+    town.run_until(lambda: isr(town) == [1, 2])  # the next controller reaches it
+    town.lose_send = town.lose_reply = nothing
+    town.start(0)
+    town.run_until(lambda: isr(town) == [0, 1, 2])
 
 
 @pytest.mark.scenario(58)

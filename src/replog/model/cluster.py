@@ -17,11 +17,12 @@ from replog.model.partition import PartitionRecord
 class BrokerState(IntEnum):
     """Life of a broker as the controller sees it (KIP-841).
 
-    Legal transitions: REGISTERED -> ACTIVE -> CONTROLLED_SHUTDOWN, and any -> FENCED -> ACTIVE.
-    A broker in REGISTERED, FENCED or CONTROLLED_SHUTDOWN leads nothing new and joins no ISR.
+    A registration begins as ACTIVE, or as FENCED when the controller has ended the one before as
+    the broker did not answer. Legal transitions: FENCED -> ACTIVE (it has answered), and either ->
+    CONTROLLED_SHUTDOWN. A broker in FENCED or CONTROLLED_SHUTDOWN leads nothing new and joins no
+    ISR.
     """
 
-    REGISTERED = 0
     FENCED = 1
     ACTIVE = 2
     CONTROLLED_SHUTDOWN = 3

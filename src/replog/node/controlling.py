@@ -26,7 +26,7 @@ from replog.core.controller.eligible import TopicRules
 from replog.core.controller.loading import ROOTS, load_image
 from replog.core.controller.registrations import take_registrations
 from replog.core.controller.state import ControllerImage, Draft, Losses
-from replog.model.cluster import BrokerRecord
+from replog.model.cluster import BrokerRecord, BrokerState
 from replog.model.config_values import Value
 from replog.model.coordination import (
     CONTROLLER_EPOCH,
@@ -46,7 +46,9 @@ from replog.model.inputs import CoordinatorRead, CoordinatorWritten
 from replog.model.outputs import Level
 from replog.model.topic_config import topic_value
 from replog.node.admin_nodes import AdminNodes
+from replog.node.draft_report import report_draft
 from replog.node.dynamic_config import keep_min_isr
+from replog.node.fencing import Fencing
 from replog.node.power_cuts import PowerCuts
 from replog.node.pushes import Pushes
 from replog.node.rebalancing import Rebalancing
@@ -62,8 +64,6 @@ INTENTS_MAX = 10_000
 # How often an intent is planned anew because the coordinator was not as the image said.
 ATTEMPTS_MAX = 3
 RETRY_MS = 100
-# Partitions whose change is reported one by one; of more only the number is.
-REPORTED_MAX = 20
 
 # Plans a change, and returns what to do when it is durable. It runs at least once; it must not act.
 Plan = Callable[[Draft], Callable[[], None]]
@@ -104,6 +104,7 @@ class Controlling:
         self._term: _Term | None = None
         self._image: ControllerImage | None = None
         self._pushes: Pushes | None = None
+        self._fencing: Fencing | None = None
         self._queue: deque[_Intent] = deque()
         self._in_flight: _Batch | None = None
         self._in_doubt: _Batch | None = None
@@ -204,11 +205,14 @@ class Controlling:
 
     def _stop_pushes(self) -> None:
         pushes, self._pushes = self._pushes, None
+        fencing, self._fencing = self._fencing, None
         self._power_cuts.stop()
         self._rebalancing.stop()
         self._admin_nodes.forget()
         if pushes is not None:
             pushes.stop()
+        if fencing is not None:
+            fencing.stop()
 
     def _load(self) -> None:
         term = self._term
@@ -248,6 +252,7 @@ class Controlling:
         self._settle_doubt(nodes)
         self._registered, self._registered_token = loaded.registered, token
         self._pushes = Pushes(node, loaded.image.cluster)
+        self._fencing = Fencing(node, self._pushes)
         # First of all, what happened to brokers and partitions while nobody looked.
         self._change_brokers(self._plan_takeover)
 
@@ -280,16 +285,34 @@ class Controlling:
 
     def _plan_broker_change(self, draft: Draft) -> Callable[[], None]:
         self._broker_change_queued = False
-        done = take_registrations(draft, self._registered)
+        done = take_registrations(draft, self._registered, fenced=self._fenced())
         return _nothing if done else partial(self._change_brokers, self._plan_broker_change)
 
     def _plan_takeover(self, draft: Draft) -> Callable[[], None]:
         self._broker_change_queued = False
         keep_min_isr(draft, self._node.config)
-        if not take_registrations(draft, self._registered):
+        if not take_registrations(draft, self._registered, fenced=self._fenced()):
             return partial(self._change_brokers, self._plan_takeover)
         draft.reconcile()
         return _nothing
+
+    def _fenced(self) -> set[int]:
+        return set() if self._fencing is None else self._fencing.fenced
+
+    def unfence(self, broker: int, broker_epoch: int) -> None:
+        """The registration of that epoch answers: it takes part again."""
+
+        def plan(draft: Draft) -> Callable[[], None]:
+            known = draft.brokers.get(broker)
+            if (
+                known is not None
+                and known.broker_epoch == broker_epoch
+                and known.state is BrokerState.FENCED
+            ):
+                draft.set_broker_state(broker, BrokerState.ACTIVE)
+            return _nothing
+
+        self.submit(plan, _ignore)
 
     def _change_brokers(self, plan: Plan) -> None:
         """Ahead of everything else: elections wait for nothing."""
@@ -365,7 +388,7 @@ class Controlling:
         if image is None:
             return
         if isinstance(result, WriteDone):
-            self._report(batch.draft)
+            report_draft(self._node, image.cluster, batch.draft)
             delta = image.apply(batch.draft)
             if not self._begin_pushes() and self._pushes is not None:
                 self._pushes.committed(delta)
@@ -412,50 +435,13 @@ class Controlling:
         if self._pushes is None or self._pushes.begun:
             return False
         self._pushes.begin()
+        if self._fencing is not None:
+            self._fencing.start()
         self._rebalancing.start()
         self._admin_nodes.look()
         if self._image is not None:
             self._power_cuts.consider([tp for tp, _ in self._image.cluster.partitions()])
         return True
-
-    def _report(self, draft: Draft) -> None:
-        node = self._node
-        image = self._image
-        if image is None:
-            return
-        for tp in draft.unclean:
-            node.report(
-                Level.WARNING,
-                f"{tp}: UNCLEAN leader election, committed records may be lost: "
-                f"{draft.partition(tp)}",
-            )
-        for tp, compared in list(draft.power_cut.items())[:REPORTED_MAX]:
-            node.report(
-                Level.WARNING,
-                f"{tp}: POWER CUT, records that were on no stable storage may be lost: all in-sync "
-                "replicas come from hosts that restarted, or from log folders that had failed; of "
-                f"{compared}, the greatest leads: "
-                f"{draft.partition(tp)}",
-            )
-        if len(draft.power_cut) > REPORTED_MAX:
-            more = len(draft.power_cut) - REPORTED_MAX
-            node.report(Level.WARNING, f"POWER CUT: likewise {more} more partitions")
-        for broker, lost in draft.suspects.items():
-            what = (
-                "its host restarted" if lost == "tail" else "a log folder is another one, or failed"
-            )
-            node.report(
-                Level.WARNING,
-                f"broker {broker} may lack records, as {what}: it leaves ISR and ELR until it has "
-                "caught up",
-            )
-        if len(draft.changed) > REPORTED_MAX:
-            node.report(Level.INFO, f"{len(draft.changed)} partitions changed")
-            return
-        for tp, record in draft.changed.items():
-            before = image.cluster.partition(tp)
-            if before is not None:
-                node.report(Level.INFO, f"{tp}: {record.diff(before)}")
 
 
 def was_done(operations: list[Operation], nodes: Mapping[str, StoredNode]) -> bool:
@@ -483,6 +469,10 @@ def _epochs(brokers: Mapping[int, BrokerRecord]) -> dict[int, int]:
 def _run(answers: list[Callable[[], None]]) -> None:
     for answer in answers:
         answer()
+
+
+def _ignore(error: ErrorCode) -> None:
+    """What failed is tried again by who looks again."""
 
 
 def _nothing() -> None:

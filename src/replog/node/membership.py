@@ -5,8 +5,9 @@ Legal states of the registration:
     none -> registering -> registered -> none (the session ended, or somebody removed the node)
 
 A registration belongs to one coordinator session, and its broker epoch is the number of the write
-that made it. What is known of the cluster outlives a session: a leader goes on serving with the ISR
-it has, and cannot change it until it is registered again.
+that made it. What is known of the cluster outlives a registration, and is obeyed by followers; but
+who has lost the one under which it was told that it leads leads nothing until it is told so under
+the next (`node.lease`).
 """
 
 from __future__ import annotations
@@ -82,6 +83,7 @@ class Membership:
         self._reading = False
         self._read_again = False
         self._register_until_ms = 0.0
+        self._race_from_ms = 0.0  # who has just resigned stays out of the race until then
         self._refresh_timer_set = False
         self._retry_timer_set = False
 
@@ -147,6 +149,7 @@ class Membership:
         self.standing = Standing.NONE
         self.image_received = False
         self._node.broker_epoch = NO_EPOCH
+        self._node.lease.lost()
 
     def _register(self) -> None:
         """Create the own node; the session must hold."""
@@ -336,6 +339,8 @@ class Membership:
         node = self._node
         if self.standing is not Standing.REGISTERED or self.departure.wanted:
             return
+        if node.now_ms < self._race_from_ms:
+            return
         # Epochs never fall, even if the coordinator lost the newest: it was told of them by nobody
         # else.
         claimed = max(epoch, self._epoch_seen, node.cluster.controller_epoch) + 1
@@ -343,6 +348,17 @@ class Membership:
             CONTROLLER, stored.encode_controller(node.broker_id, node.wall_ms), ephemeral=True
         )
         self._claim((claim, self._raise_epoch(epoch_node, claimed)), epoch_node, claimed)
+
+    def give_up_controllership(self, reason: str, pause_ms: float) -> None:
+        """Let others race for it; this broker takes part again after `pause_ms`."""
+        node = self._node
+        fence = node.controlling.fence()
+        if fence is None:
+            return
+        self._race_from_ms = node.now_ms + pause_ms
+        node.timers.call_at(self._race_from_ms, self.refresh)
+        node.controlling.resign(reason)
+        self._write((fence, Delete(CONTROLLER)), lambda _: self.refresh())
 
     def _take_over_again(self, epoch_node: StoredNode | None, epoch: int) -> None:
         """The controller's node is ours, but the reply that said so was lost, or that of a write.
@@ -352,6 +368,8 @@ class Membership:
         if self.departure.wanted:
             self._node.controlling.resign("this broker stops")
             return
+        if self._node.now_ms < self._race_from_ms:
+            return  # what was to remove the node is on its way, or has failed
         claimed = max(epoch, self._epoch_seen, self._node.cluster.controller_epoch) + 1
         self._claim((self._raise_epoch(epoch_node, claimed),), epoch_node, claimed)
 
@@ -429,6 +447,7 @@ class Membership:
         self._epoch_seen = max(self._epoch_seen, message.controller_epoch)
         self._controller = node.cluster.brokers.get(message.controller_id, self._controller)
         self.image_received = True
+        node.lease.renewed()
         changed: Iterable[TopicPartition] = applied.changed
         if node.dynamic_config.apply():
             changed = [tp for tp, _ in node.cluster.partitions()]  # their topics fall back to it

@@ -4,6 +4,7 @@
 clock and never draws a random number that it was not given. All that a broker remembers hangs here:
 
 - `membership`  registration, who is controller, the cluster image and how it is kept up to date
+- `lease`       whether it may still take itself for the leader that it was told to be
 - `controlling` the controller's work, while this broker is the controller
 - `dynamic_config` settings of this broker that changed while it runs
 - `forwarding`  clients' admin requests on their way to the controller
@@ -63,6 +64,7 @@ from replog.node.dynamic_config import DynamicConfig
 from replog.node.fetchers import Fetchers
 from replog.node.forwarding import Forwarding
 from replog.node.groups import Groups
+from replog.node.lease import Lease
 from replog.node.log_folder import FolderSetup
 from replog.node.log_tasks import RunTasks, one_by_one
 from replog.node.membership import Membership
@@ -124,6 +126,7 @@ class Node:
         # When a Tick is due at the latest; infinity when nothing waits for time.
         self.next_deadline_ms = self.timers.next_deadline_ms
         self.reach = Reach()
+        self.lease = Lease(self)
         self._token = 0
         self._peer_waiters: dict[int, Callable[[PeerAnswer], None]] = {}
         self._write_waiters: dict[int, Callable[[CoordinatorWritten], None]] = {}
@@ -157,14 +160,18 @@ class Node:
     def start(self) -> list[Output]:
         """Load what is on disk. Called once, before the first step."""
         self.partitions.load()
+        self.lease.start()
         return self._take_outputs()
 
     def step(self, event: Input, now_ms: float, wall_ms: int) -> list[Output]:
         """Take one input; return what is to be done, in order."""
         if self.membership.departure.finished:
             return []  # the logs are closed: what still comes in must not be taken for a bad disk
+        gap_ms = now_ms - self.now_ms
         self.now_ms = now_ms
         self.wall_ms = wall_ms
+        if gap_ms > self.lease.gap_ms:
+            self.lease.overslept(gap_ms)
         self._dispatch(event)
         self.timers.fire(now_ms)
         self.waits.drain()

@@ -79,6 +79,10 @@ class Partitions:
             return ErrorCode.KAFKA_STORAGE_ERROR
         return partition
 
+    def leads(self, partition: Partition) -> bool:
+        """Whether clients may be answered in the name of the leader."""
+        return partition.leader is not None and self._node.lease.valid
+
     def resolve_item(self, item: FetchItem) -> Partition | ErrorCode:
         """`find` for a partition of a fetch, by name or by id; remembers the name in the item."""
         if item.by_id:

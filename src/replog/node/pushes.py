@@ -4,6 +4,9 @@ One UpdateCluster is on its way to a broker at a time. What changes meanwhile ad
 one delta; its contents are read from the image when it is sent. A broker that has just registered,
 that refused a delta, or that did not answer gets the full image.
 
+Who is up to date is asked again from time to time, so that it is known who answers
+(`node.fencing`).
+
 A broker that is taken for dead gets one image more, in case that it lives and is cut off from the
 coordinator alone: it leads nothing any more, and must tell the clients that wait for it.
 """
@@ -41,10 +44,19 @@ NOTHING_ACKNOWLEDGED = -1
 class _Receiver:
     """One registration that is kept up to date."""
 
-    __slots__ = ("acknowledged", "broker", "delta", "failures", "in_flight", "retry")
+    __slots__ = (
+        "acknowledged",
+        "broker",
+        "delta",
+        "failures",
+        "heard_ms",
+        "in_flight",
+        "retry",
+    )
 
-    def __init__(self, broker: BrokerRecord) -> None:
+    def __init__(self, broker: BrokerRecord, now_ms: float) -> None:
         self.broker = broker
+        self.heard_ms = now_ms  # when it last answered
         self.acknowledged = NOTHING_ACKNOWLEDGED  # version; what a full image is needed for
         self.delta = Delta()  # since `acknowledged`, or since what is in flight
         self.in_flight = False
@@ -119,6 +131,28 @@ class Pushes:
         self._waits.append(wait)
         self._wake()
 
+    # ---- who answers ---------------------------------------------------------------------------
+
+    def ask(self) -> None:
+        """Send everybody something, if only what it knows already."""
+        for receiver in list(self._receivers.values()):
+            self._send(receiver, again=True)
+
+    def heard_ms(self) -> dict[int, float]:
+        """When each broker last answered; at first, when it was first sent to."""
+        return {broker: receiver.heard_ms for broker, receiver in self._receivers.items()}
+
+    def all_heard(self) -> None:
+        """Let everybody's time begin to run anew."""
+        for receiver in self._receivers.values():
+            receiver.heard_ms = self._node.now_ms
+
+    def in_touch(self) -> list[int]:
+        """Brokers that know the image of this controllership, or did lately."""
+        return [b for b, r in self._receivers.items() if r.acknowledged != NOTHING_ACKNOWLEDGED]
+
+    # ---- sending -------------------------------------------------------------------------------
+
     def stop(self) -> None:
         """The controllership is over. Whoever waits is let go: what it waits for is committed."""
         self._stopped = True
@@ -137,15 +171,18 @@ class Pushes:
                 self._bid_farewell(receiver.broker)
         for broker_id, broker in brokers.items():
             if broker_id != self._node.broker_id and broker_id not in self._receivers:
-                self._receivers[broker_id] = _Receiver(broker)
+                self._receivers[broker_id] = _Receiver(broker, self._node.now_ms)
         for receiver in list(self._receivers.values()):
             self._send(receiver)
         self._wake()
 
-    def _send(self, receiver: _Receiver) -> None:
-        """Send what the receiver lacks, unless it is up to date or an answer is awaited."""
+    def _send(self, receiver: _Receiver, *, again: bool = False) -> None:
+        """Send what the receiver lacks, unless it is up to date (`again`: then, too) or an answer
+        is awaited."""
         version = self._cluster.version
-        if receiver.in_flight or receiver.retry is not None or receiver.acknowledged == version:
+        if receiver.in_flight or receiver.retry is not None:
+            return
+        if receiver.acknowledged == version and not again:
             return
         broker = receiver.broker
         full = receiver.acknowledged == NOTHING_ACKNOWLEDGED
@@ -187,6 +224,8 @@ class Pushes:
         self, receiver: _Receiver, version: int, answer: PeerReplied | PeerFailed
     ) -> None:
         error = ErrorCode.NETWORK_EXCEPTION
+        if isinstance(answer, PeerReplied):
+            receiver.heard_ms = self._node.now_ms
         if isinstance(answer, PeerReplied) and isinstance(answer.message, UpdateClusterResponse):
             error = ErrorCode(answer.message.error_code)
         if error is ErrorCode.NONE:

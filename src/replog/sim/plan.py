@@ -82,21 +82,24 @@ def make_plan(
     lag = stream.choice((300, 500, 1000))
     framed = stream.random() < 0.3
     duration = stream.choice((2000.0, 3000.0, 5000.0)) if duration_ms is None else duration_ms
+    topics = (("t", 2), ("u", stream.choice((1, 2))))
+    coordinator = CoordinatorSettings(
+        silence_ms=stream.choice((400.0, 800.0)),
+        quick_death_probability=stream.choice((0.3, 0.9)),
+        lost_reply_probability=stream.choice((0.0, 0.02, 0.1)),
+        hint_ms=stream.choice((1.0, 10.0)),
+        slow_hint_probability=stream.choice((0.0, 0.1)),
+    )
+    silence = {"replog.session.silence.ms": f"{coordinator.silence_ms:.0f}"}
     return Plan(
         seed=seed,
         moves=Chance(seed).at("moves").random() < MOVES_SHARE,
         framed=framed,
         duration_ms=duration,
         min_isr=min_isr,
-        topics=(("t", 2), ("u", stream.choice((1, 2)))),
+        topics=topics,
         weather=weather,
-        coordinator=CoordinatorSettings(
-            silence_ms=stream.choice((400.0, 800.0)),
-            quick_death_probability=stream.choice((0.3, 0.9)),
-            lost_reply_probability=stream.choice((0.0, 0.02, 0.1)),
-            hint_ms=stream.choice((1.0, 10.0)),
-            slow_hint_probability=stream.choice((0.0, 0.1)),
-        ),
+        coordinator=coordinator,
         events=draw_events(seed, drawn if rates is None else rates, duration),
         producers=_producers(seed),
         consumers=_consumers(seed),
@@ -106,7 +109,7 @@ def make_plan(
         unclean=unclean,
         trims=trims,
         lives=Chance(seed).at("lives").random() < LIVES_SHARE,
-        settings=_settings(stream, lag_ms=lag, min_isr=min_isr) | _lanes(seed),
+        settings=_settings(stream, lag_ms=lag, min_isr=min_isr) | _lanes(seed) | silence,
         topic_settings=_topic_settings(stream, promise, unclean=unclean, trims=trims),
     )
 

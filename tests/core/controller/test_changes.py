@@ -226,7 +226,7 @@ def test_proposals_that_are_refused(proposal: IsrProposal, error: ErrorCode) -> 
 
 
 @pytest.mark.parametrize(
-    "state", [BrokerState.REGISTERED, BrokerState.FENCED, BrokerState.CONTROLLED_SHUTDOWN]
+    "state", [BrokerState.FENCED, BrokerState.CONTROLLED_SHUTDOWN]
 )
 def test_nobody_joins_who_is_not_active(state: BrokerState) -> None:
     outcome = accept_isr(

@@ -5,7 +5,7 @@ Every function takes the committed record and returns the next one, or None when
 Epochs rise in `PartitionRecord.merge` alone.
 """
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from replog.core.controller.election import elect
@@ -256,3 +256,19 @@ def partitions_held_back(
         if record.leader == broker
         and any(other in eligible and other not in record.failed for other in record.replicas)
     )
+
+
+def better_without(
+    records: Iterable[PartitionRecord], broker: int, eligible: Collection[int]
+) -> bool:
+    """Whether a broker that does not answer is better taken for dead: somebody else can lead where
+    it leads, or need not wait for it. Not so where it leads what nobody else can: its clients may
+    reach it."""
+    others = set(eligible) - {broker}
+    leads = False
+    for record in records:
+        if broker in record.isr:
+            if elect(record, others, unclean=False).leader != NO_LEADER:
+                return True
+            leads = leads or record.leader == broker
+    return not leads

@@ -11,12 +11,13 @@ long as they are not mixed. So they are parted, too, when it is many.
 """
 
 from collections.abc import Collection, Mapping
+from dataclasses import replace
 from typing import Final
 
 from replog.core.controller.changes import replicas_returned
 from replog.core.controller.eligible import may_have_lost, suspect
 from replog.core.controller.state import Draft
-from replog.model.cluster import BrokerRecord
+from replog.model.cluster import BrokerRecord, BrokerState
 
 # Partitions that change in one draft: with long names and many replicas, half of what fits into the
 # 1 MiB of ZooKeeper's `jute.maxbuffer`.
@@ -24,11 +25,16 @@ PARTITIONS_MAX: Final = 1_000
 
 
 def take_registrations(
-    draft: Draft, registered: Mapping[int, BrokerRecord], *, most: int = PARTITIONS_MAX
+    draft: Draft,
+    registered: Mapping[int, BrokerRecord],
+    *,
+    fenced: Collection[int] = (),
+    most: int = PARTITIONS_MAX,
 ) -> bool:
     """Bring the draft into line with who is registered. False: commit it, and do so again.
 
-    The draft must be new, or the change small.
+    The draft must be new, or the change small. Of `fenced` brokers it is not known that they hear
+    the controller: they take part in nothing yet.
     """
     gone = {
         broker
@@ -41,7 +47,11 @@ def take_registrations(
         draft.reconcile()
         if draft.postpone(most):
             return False
-    came = {broker: r for broker, r in registered.items() if broker not in draft.brokers}
+    came = {
+        broker: replace(record, state=BrokerState.FENCED) if broker in fenced else record
+        for broker, record in registered.items()
+        if broker not in draft.brokers
+    }
     if gone and came and len(draft.changed) > most // 2:
         return False
     if came:

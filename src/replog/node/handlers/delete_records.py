@@ -96,7 +96,7 @@ def _deletable(node: Node, tp: TopicPartition, offset: int) -> tuple[Partition, 
     partition = node.partitions.find(tp)
     if isinstance(partition, ErrorCode):
         return partition
-    if not partition.is_leader:
+    if not node.partitions.leads(partition):
         return ErrorCode.NOT_LEADER_OR_FOLLOWER
     policy = partition.topic.cleanup_policy
     if "compact" in policy and "delete" not in policy:

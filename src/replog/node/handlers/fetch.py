@@ -290,6 +290,8 @@ class _Fetch(ParkedFetch):
             self.replica != CONSUMER or self.request.version < FIRST_VERSION_FROM_FOLLOWERS
         ):
             return ErrorCode.NOT_LEADER_OR_FOLLOWER
+        if self.replica == CONSUMER and partition.is_leader and not self.node.lease.valid:
+            return ErrorCode.NOT_LEADER_OR_FOLLOWER
         if self.replica >= 0 and self.replica not in record.replicas:
             return ErrorCode.NOT_LEADER_OR_FOLLOWER
         return ErrorCode.NONE

@@ -108,7 +108,7 @@ def _find(
     fenced = partition.fence(asked.current_leader_epoch)
     if fenced is not ErrorCode.NONE:
         return fenced
-    if not partition.is_leader and message.replica_id != DEBUG_CONSUMER:
+    if not node.partitions.leads(partition) and message.replica_id != DEBUG_CONSUMER:
         return ErrorCode.NOT_LEADER_OR_FOLLOWER
     try:
         found = _lookup(partition, timestamp, _end(partition, message))

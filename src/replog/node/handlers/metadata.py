@@ -67,6 +67,8 @@ def handle(node: Node, request: Received, message: MetadataRequest) -> MetadataR
     cluster = node.cluster
     endpoints = reachable(cluster, request)
     doubtful = frozenset(b for b in endpoints if node.reach.doubtful(b, node.now_ms))
+    if not node.lease.valid:
+        doubtful |= {node.broker_id}
     view = _View(request.version, endpoints, doubtful)
     wanted = message.include_cluster_authorized_operations
     brokers = [_broker(cluster.brokers[b], endpoint) for b, endpoint in endpoints.items()]

@@ -47,7 +47,7 @@ def _answer(node: Node, topic: str, asked: OffsetForLeaderPartition) -> EpochEnd
     if isinstance(partition, ErrorCode):
         return EpochEndOffset(error_code=partition, partition=asked.partition)
     error = partition.fence(asked.current_leader_epoch)
-    if error is ErrorCode.NONE and not partition.is_leader:
+    if error is ErrorCode.NONE and not node.partitions.leads(partition):
         error = ErrorCode.NOT_LEADER_OR_FOLLOWER
     if error is not ErrorCode.NONE:
         return EpochEndOffset(error_code=error, partition=asked.partition)

@@ -161,7 +161,7 @@ class _Produce:
     def _admission(self, partition: Partition) -> ErrorCode:
         """Whether this replica takes a write now."""
         leader = partition.leader
-        if leader is None:
+        if leader is None or not self.node.lease.valid:
             return ErrorCode.NOT_LEADER_OR_FOLLOWER
         if self.message.acks == ALL and not leader.enough_in_sync:
             return ErrorCode.NOT_ENOUGH_REPLICAS
