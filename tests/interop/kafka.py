@@ -5,8 +5,8 @@ import signal
 import socket
 import subprocess
 import time
-from collections.abc import Mapping, Sequence
-from contextlib import ExitStack
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 JARS = Path(__file__).parent / "java" / "jars"
@@ -60,6 +60,11 @@ def kafka_ports(nodes: int) -> list[tuple[int, int]]:
             sock.bind(("127.0.0.1", 0))
         ports = [sock.getsockname()[1] for sock in sockets]
     return list(zip(ports[::2], ports[1::2], strict=True))
+
+
+def copy(folder: Path, target: Path) -> None:
+    """A folder of Kafka under another name. Its indexes are large, and mostly holes."""
+    subprocess.run(["cp", "-a", "--sparse=always", folder, target], check=True)
 
 
 class KafkaServer:
@@ -146,6 +151,19 @@ class KafkaServer:
                 if self._process.poll() is not None or time.monotonic() > limit:
                     raise ToolFailed(f"Kafka did not start: {self._tail()}") from None
                 time.sleep(0.1)
+
+    @contextmanager
+    def frozen(self) -> Iterator[None]:
+        """Nothing moves: what is in its folders is what a kill would leave at this moment."""
+        assert self._process is not None
+        pid = self._process.pid
+        os.kill(pid, signal.SIGSTOP)
+        try:
+            _, status = os.waitpid(pid, os.WUNTRACED)
+            assert os.WIFSTOPPED(status), self._tail()
+            yield
+        finally:
+            os.kill(pid, signal.SIGCONT)
 
     def stop(self, *, kill: bool = False) -> None:
         """In good order, or not."""

@@ -5,7 +5,6 @@ same bytes; what is left is compared when further passes change nothing any more
 how long that takes: what is to stay for `delete.retention.ms` stays for a day, or for no time.
 """
 
-import subprocess
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -13,7 +12,7 @@ from pathlib import Path
 import pytest
 from confluent_kafka import Message, Producer
 from confluent_kafka.admin import AlterConfigOpType, ConfigEntry, ConfigResource, NewTopic
-from tests.interop.kafka import Java, KafkaServer, kafka_ports
+from tests.interop.kafka import Java, KafkaServer, copy, kafka_ports
 from tests.interop.kafka_kinds import Kafka, flush
 from tests.interop.kafka_truth import Cluster
 from tests.log.batches import append
@@ -245,7 +244,8 @@ class Comparison:
         self._retention_ms = retention_ms
         self._theirs = KafkasCleaner(node, kafka, topic)
         copied = self._theirs.folder
-        subprocess.run(["cp", "-a", "--sparse=always", copied, folder], check=True)
+        with node.frozen():
+            copy(copied, folder)
         self._ours = OurCleaner(folder / copied.name, retention_ms=retention_ms)
         self._began_ms = int(time.time() * 1_000)
         alter(kafka, topic, min__compaction__lag__ms="0")

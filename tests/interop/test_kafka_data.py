@@ -3,7 +3,6 @@ every committed offset, after a stop in good order and after a kill.
 """
 
 import json
-import shutil
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -19,7 +18,7 @@ from confluent_kafka import (
     TopicPartition,
 )
 from confluent_kafka.admin import AdminClient, NewTopic
-from tests.interop.kafka import Java, KafkaServer
+from tests.interop.kafka import Java, KafkaServer, copy
 from tests.support.cluster import replog
 
 from replog.cli.ports import free_ports
@@ -287,10 +286,11 @@ def test_what_was_written_is_worth_the_test(truth: Truth) -> None:
 def test_after_a_stop_and_after_a_kill(
     truth: Truth, kafka: KafkaServer, java: Java, tmp_path: Path
 ) -> None:
-    """A copy of the folder of a running node is what a kill leaves."""
+    """A copy of the folder of a frozen node is what a kill leaves."""
     busy = replog("import", "kafka-data", str(kafka.data), "--dry-run", home=tmp_path)
     assert busy.returncode == 1 and "running" in busy.stderr, busy.stderr
-    shutil.copytree(kafka.data, tmp_path / "killed")
+    with kafka.frozen():
+        copy(kafka.data, tmp_path / "killed")
     kafka.stop()
     check_import(kafka.data, tmp_path / "one", truth, java)
     check_import(tmp_path / "killed", tmp_path / "two", truth, java)

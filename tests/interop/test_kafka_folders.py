@@ -4,17 +4,16 @@ is served must be what Kafka served from them.
 """
 
 import json
-import shutil
-import subprocess
 import time
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
 from tests.interop import kafka_kinds
-from tests.interop.kafka import Java, KafkaServer, kafka_ports
+from tests.interop.kafka import Java, KafkaServer, copy, kafka_ports
 from tests.interop.kafka_kinds import GROUPS, KINDS, Kafka
 from tests.interop.kafka_truth import Cluster, PartitionTruth
 from tests.interop.opened_folder import OpenedFolder
@@ -91,7 +90,10 @@ def write_and_copy(nodes: Sequence[KafkaServer], home: Path) -> Folders:
     committed = served.committed(GROUPS)
     served.close()
     used = replog("import", "kafka-data", str(nodes[0].data), "--dry-run", home=home)
-    killed = copies(nodes, home / "killed")
+    with ExitStack() as frozen:
+        for node in nodes:
+            frozen.enter_context(node.frozen())
+        killed = copies(nodes, home / "killed")
     for node in nodes:
         node.ask_to_stop()
     for node in nodes:
@@ -110,11 +112,10 @@ def copies(nodes: Sequence[KafkaServer], home: Path) -> dict[int, list[Path]]:
     found: dict[int, list[Path]] = {}
     for node in nodes:
         for folder in node.folders:
-            copy = home / f"{node.node}" / folder.name
-            copy.parent.mkdir(parents=True, exist_ok=True)
-            # Sparse files stay so.
-            subprocess.run(["cp", "-a", "--sparse=always", str(folder), str(copy)], check=True)
-            found.setdefault(node.node, []).append(copy)
+            target = home / f"{node.node}" / folder.name
+            target.parent.mkdir(parents=True, exist_ok=True)
+            copy(folder, target)
+            found.setdefault(node.node, []).append(target)
     return found
 
 
@@ -172,7 +173,9 @@ def differences(expected: PartitionTruth, found: PartitionTruth) -> list[str]:
 @pytest.mark.parametrize("how", ["killed", "stopped"])
 def test_a_broker_opens_it_as_it_is(folders: Folders, how: str, node: int, tmp_path: Path) -> None:
     given = getattr(folders, how)[node]
-    copied = [Path(shutil.copytree(folder, tmp_path / folder.name)) for folder in given]
+    copied = [tmp_path / folder.name for folder in given]
+    for folder, target in zip(given, copied, strict=True):
+        copy(folder, target)
     opened = OpenedFolder(copied)
     wrong = {}
     for tp, expected in folders.truth.items():
