@@ -306,6 +306,40 @@ def test_a_stranger_with_a_replica_id_moves_nothing(broker: OneBroker) -> None:
         assert partition.high_watermark == moved, peer
 
 
+@pytest.mark.parametrize(
+    ("offset", "last_epoch", "high_watermark", "counts"),
+    [
+        (2, 0, 1, False),
+        (2, 0, 2, True),  # what is committed is of one history
+        (2, -1, 0, True),  # it has nothing
+        (3, 1, 1, True),  # the epoch of the record before is known here
+    ],
+)
+def test_who_may_be_of_another_history_is_not_counted(
+    broker: OneBroker, offset: int, last_epoch: int, high_watermark: int, *, counts: bool
+) -> None:
+    """It will copy the log anew. Counted before, and elected before it has done so, it would show
+    records that were never committed."""
+    for epoch, values in enumerate([(b"x", b"y"), (b"z",)]):
+        broker.topic("c", record(1, epoch=epoch))
+        for value in values:
+            produce(broker, "c", 0, value)
+    partition = next(p for p in broker.node.partitions.all() if p.tp.topic == "c")
+    partition.log.start_at(2)
+    broker.topic("c", record(1, 2, epoch=2))
+    state = ReplicaState(replica_id=2, replica_epoch=102)
+    request = fetch("c", (0, offset), replica_state=state)
+    asked = request.topics[0].partitions[0]
+    asked.current_leader_epoch = 2
+    asked.last_fetched_epoch = last_epoch
+    asked.high_watermark = high_watermark
+    peer = PeerIdentity(2, 102)
+    broker.node.step(Received(9, 1, 18, request, peer=peer), broker.now_ms, broker.wall_ms)
+    leader = partition.leader
+    assert leader is not None
+    assert leader.progress[2].log_end_offset == (offset if counts else -1)
+
+
 @pytest.mark.surface(42)
 @pytest.mark.scenario(78)
 def test_consumers_are_sent_to_an_in_sync_replica_in_their_rack() -> None:

@@ -24,6 +24,7 @@ class FetchItem:
         "current_leader_epoch",
         "fetch_offset",
         "fresh",
+        "high_watermark",
         "last_fetched_epoch",
         "log_start_offset",
         "max_bytes",
@@ -51,6 +52,7 @@ class FetchItem:
         self.last_fetched_epoch = -1
         self.log_start_offset = -1  # of a follower's log
         self.synced_offset = -1  # of a follower with durability `fsync`
+        self.high_watermark = -1  # of a follower whose newest records are of an earlier epoch
         self.max_bytes = 0
         self.more = False  # there was no room in the answer for what could be read
         self.sent_high_watermark = -1

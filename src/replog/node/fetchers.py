@@ -219,6 +219,8 @@ class Fetcher:
                     partition_max_bytes=self._node.config.replica_fetch_max_bytes,
                 )
             )
+            if wanted[2] != wanted[1]:  # the leader may not be able to tell what these records are
+                topic.partitions[-1].high_watermark = followed.partition.high_watermark
         self._news = later
         return list(topics.values())
 

@@ -115,6 +115,7 @@ class FetchSessions:
         item.last_fetched_epoch = wanted.last_fetched_epoch
         item.log_start_offset = wanted.log_start_offset
         item.synced_offset = wanted.synced_offset
+        item.high_watermark = wanted.high_watermark
         item.max_bytes = wanted.partition_max_bytes
         item.fresh = True
 

@@ -303,6 +303,7 @@ class _Fetch(ParkedFetch):
             follower is not None
             and partition.leader is not None
             and item.current_leader_epoch == partition.leader_epoch
+            and not _in_doubt(partition, item)
         ):
             held = item.fetch_offset
             if partition.topic.durable:
@@ -412,6 +413,16 @@ def _has_moved(item: FetchItem, partition: Partition | None) -> bool:
     return partition is not None and (
         partition.high_watermark != item.sent_high_watermark
         or partition.log.log_start_offset != item.sent_log_start
+    )
+
+
+def _in_doubt(partition: Partition, item: FetchItem) -> bool:
+    """Whether what a follower holds may be of another history, which nobody here can tell: it ends
+    where our log begins, so the epochs of all that are forgotten. It will copy our log anew."""
+    return (
+        item.fetch_offset == partition.log.log_start_offset
+        and item.high_watermark < item.fetch_offset
+        and 0 <= item.last_fetched_epoch < partition.leader_epoch
     )
 
 
