@@ -306,6 +306,28 @@ def test_a_stranger_with_a_replica_id_moves_nothing(broker: OneBroker) -> None:
         assert partition.high_watermark == moved, peer
 
 
+@pytest.mark.scenario(82)
+@pytest.mark.parametrize("absent", ["broker epoch", "leader epoch", "replica state"])
+def test_a_follower_that_leaves_an_epoch_out_moves_nothing(broker: OneBroker, absent: str) -> None:
+    """As a broker of an old version would that does not know the field."""
+    broker.topic("c", record(1, 2))
+    produce(broker, "c", 0, b"x")
+    partition = next(p for p in broker.node.partitions.all() if p.tp.topic == "c")
+    request = fetch("c", (0, 1), replica_state=ReplicaState(replica_id=2, replica_epoch=102))
+    request.topics[0].partitions[0].current_leader_epoch = 0
+    if absent == "broker epoch":
+        request.replica_state.replica_epoch = -1
+    elif absent == "leader epoch":
+        request.topics[0].partitions[0].current_leader_epoch = -1
+    else:
+        request.replica_state, request.replica_id = ReplicaState(), 2
+    broker.node.step(
+        Received(9, 1, 18, request, peer=PeerIdentity(2, 102)), broker.now_ms, broker.wall_ms
+    )
+    assert partition.high_watermark == 0
+    assert partition.leader is not None and partition.leader.progress[2].log_end_offset == -1
+
+
 @pytest.mark.parametrize(
     ("offset", "last_epoch", "high_watermark", "counts"),
     [

@@ -64,6 +64,14 @@ def test_own_keys_are_far_from_kafkas() -> None:
             assert api.audience is not Audience.CLIENTS
 
 
+@pytest.mark.scenario(82)
+def test_no_version_between_brokers_is_understood_that_lacks_an_epoch() -> None:
+    """There is no older release to be lenient with."""
+    assert SERVED[56].min_understood == SERVED[56].max_version == 3
+    own = [api for api in SERVED.values() if api.key > 20000 and api.audience is Audience.PEERS]
+    assert own and all(api.min_understood == 0 for api in own), "new fields are tagged, or raise it"
+
+
 @pytest.mark.parametrize(
     ("key", "low", "high", "best"),
     [

@@ -71,6 +71,9 @@ _FOR_CLIENTS: Final = {
 }
 _FOR_TOOLS: Final = (20000, 20002)  # BrokerHandshake, DescribeReplicas
 _FOR_PEERS: Final = (56, 20001, 20003, 20004, 20005)  # AlterPartition and the rest of our own
+# Versions of what brokers say to each other that lack an epoch: a broker that leaves out what
+# fences it is not understood.
+_WITHOUT_EPOCHS: Final = {56: 2}
 
 
 def _served() -> dict[int, ServedApi]:
@@ -79,7 +82,8 @@ def _served() -> dict[int, ServedApi]:
         served[key] = _one(key, low, high, Audience.CLIENTS)
     for keys, audience in ((_FOR_TOOLS, Audience.TOOLS), (_FOR_PEERS, Audience.PEERS)):
         for key in keys:
-            served[key] = _one(key, APIS[key].min_version, APIS[key].max_version, audience)
+            low = max(APIS[key].min_version, _WITHOUT_EPOCHS.get(key, -1) + 1)
+            served[key] = _one(key, low, APIS[key].max_version, audience)
     return served
 
 

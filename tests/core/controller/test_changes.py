@@ -225,9 +225,7 @@ def test_proposals_that_are_refused(proposal: IsrProposal, error: ErrorCode) -> 
     assert outcome.error is error
 
 
-@pytest.mark.parametrize(
-    "state", [BrokerState.FENCED, BrokerState.CONTROLLED_SHUTDOWN]
-)
+@pytest.mark.parametrize("state", [BrokerState.FENCED, BrokerState.CONTROLLED_SHUTDOWN])
 def test_nobody_joins_who_is_not_active(state: BrokerState) -> None:
     outcome = accept_isr(
         CURRENT, propose(1, 0, 2), brokers(b2=state), controller_epoch=CONTROLLER_EPOCH
@@ -240,6 +238,16 @@ def test_nobody_joins_who_is_not_registered() -> None:
     known = brokers()
     del known[2]
     outcome = accept_isr(CURRENT, propose(1, 0, 2), known, controller_epoch=CONTROLLER_EPOCH)
+    assert isinstance(outcome, Refused)
+    assert outcome.error is ErrorCode.INELIGIBLE_REPLICA
+
+
+@pytest.mark.scenario(82)
+def test_nobody_joins_without_naming_a_registration() -> None:
+    """A leader that leaves epochs out could let in a replica that has lost its log (KIP-903)."""
+    outcome = accept_isr(
+        CURRENT, propose(1, 0, (2, -1)), brokers(), controller_epoch=CONTROLLER_EPOCH
+    )
     assert isinstance(outcome, Refused)
     assert outcome.error is ErrorCode.INELIGIBLE_REPLICA
 

@@ -160,7 +160,8 @@ class IsrProposal:
     broker_id: int  # who asks
     leader_epoch: int
     partition_epoch: int
-    isr: tuple[tuple[int, int], ...]  # (broker id, broker epoch or -1 when it isn't known)
+    # (broker id, broker epoch; -1 of a member that has not fetched from this leader yet)
+    isr: tuple[tuple[int, int], ...]
 
 
 def accept_isr(
@@ -220,6 +221,10 @@ def _refuse_members(
             return Refused(ErrorCode.NOT_CONTROLLER)
         if broker is None or epoch not in (NO_EPOCH, broker.broker_epoch):
             return Refused(ErrorCode.INELIGIBLE_REPLICA, f"broker {member} is gone or restarted")
+        if epoch == NO_EPOCH and member not in record.isr:
+            # A leader lets in who has fetched under a registration. Only members who have not
+            # fetched from it yet, and stay, may come without.
+            return Refused(ErrorCode.INELIGIBLE_REPLICA, f"no registration of {member} is named")
         # A leader in controlled shutdown may still let a follower in, so that somebody can take
         # over.
         if not broker.eligible and member != record.leader:

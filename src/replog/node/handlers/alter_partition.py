@@ -1,6 +1,8 @@
-"""AlterPartition, API key 56, versions 2-3: a leader proposes an ISR to the controller (KIP-497).
+"""AlterPartition, API key 56, version 3: a leader proposes an ISR to the controller (KIP-497).
 
-Versions: 2 topic ids, 3 broker epochs of the members (KIP-903).
+Version 3 has the broker epochs of the members (KIP-903). Version 2, which has none, is not
+understood: no release of Replog speaks it, and an ISR without epochs could let in a replica that
+has lost its log.
 
 Taken from brokers only, and never advertised. The proposal is a compare-and-set on leader epoch and
 partition epoch; it is answered when it is durable. A proposer whose registration is not the current
@@ -18,7 +20,7 @@ from typing import TYPE_CHECKING
 from replog.core.controller.changes import IsrProposal, accept_isr
 from replog.core.controller.state import Draft
 from replog.model.errors import ErrorCode, Refused
-from replog.model.ids import NO_EPOCH, TopicPartition
+from replog.model.ids import TopicPartition
 from replog.model.inputs import Received
 from replog.model.messages.alter_partition import (
     AlterPartitionRequest,
@@ -88,7 +90,6 @@ def _judge(
             partition_index=index, error_code=ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
         )
     members = [(member.broker_id, member.broker_epoch) for member in asked.new_isr_with_epochs]
-    members += [(member, NO_EPOCH) for member in asked.new_isr]
     proposal = IsrProposal(broker_id, asked.leader_epoch, asked.partition_epoch, tuple(members))
     min_isr = draft.rules(topic.name).min_isr
     outcome = accept_isr(
