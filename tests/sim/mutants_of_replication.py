@@ -20,6 +20,7 @@ from replog.node.handlers import fetch
 from replog.node.handlers.fetch import _Fetch
 from replog.node.handlers.produce import _Produce
 from replog.node.isr_changes import IsrChanges
+from replog.node.lease import Lease
 from replog.node.partition import Partition
 from replog.node.partitions import Partitions
 
@@ -258,6 +259,9 @@ REPLICATION: dict[str, tuple[Patch, ...]] = {
     ),
     "one batch of each producer is remembered": (
         (ProducerTable, "apply", _one_batch_kept(ProducerTable.apply)),
+    ),
+    "a leader that was asleep answers before it asks": (
+        (Lease, "overslept", lambda self, gap_ms: None),
     ),
     "producers are remembered from records that were cut off": (
         (Partition, "after_truncation", _producers_stay),

@@ -88,6 +88,8 @@ class Life(Target):
         self.outputs_until_crash: int | None = None  # a crash between two outputs is armed
         self.flips = 0  # answers with records that leave with a wrong bit
         self.door = world.coordinator.door(self)
+        self._paused_ms = 0.0  # since when
+        self._slept_through = ""  # a session that ended while the process was asleep for longer
         self._world = world
         self._schedule = world.schedule
         self._inbox: deque[Any] = deque()
@@ -110,6 +112,12 @@ class Life(Target):
     def now_ms(self) -> float:
         """The world's time."""
         return self._schedule.now_ms
+
+    @property
+    def overslept(self) -> bool:
+        """Its session ended while it was asleep, for so long that it must have noticed by itself,
+        and nobody has told it yet."""
+        return self.door.deceived and self.door.session == self._slept_through
 
     def start(self) -> None:
         """Load the logs and ask for a session. The process may die of an armed crash in this."""
@@ -184,6 +192,7 @@ class Life(Target):
         """SIGSTOP: time passes, inputs queue."""
         if self.alive and not self.paused:
             self.paused = True
+            self._paused_ms = self._schedule.now_ms
             self.door.fall_silent()
 
     def resume(self) -> None:
@@ -191,6 +200,9 @@ class Life(Target):
         if not self.alive or not self.paused:
             return
         self.paused = False
+        slept_ms = self._schedule.now_ms - self._paused_ms
+        if self.door.deceived and slept_ms >= self._world.coordinator.settings.silence_ms:
+            self._slept_through = self.door.session or ""
         self.door.be_heard()
         self._work_later()
         self._ticking_at = float("inf")

@@ -9,7 +9,8 @@ What it asserts, at each step that changes something:
 - followers take no more for committed than leaders do, and the same bytes
 - whoever joins an ISR holds everything committed and the start of the epoch
 - records change under the controller's fence, epochs rise, only members of an ISR are elected
-- acknowledgements and answers to consumers speak of committed records only
+- acknowledgements and answers to consumers speak of committed records only, and nobody gives any
+  as a leader who was asleep until its session was over and does not know that yet
 - committed sequences of idempotent producers are contiguous, without repetition
 """
 
@@ -36,6 +37,7 @@ from replog.sim.shadows import Shadow
 from replog.sim.violation import Violation
 
 ALL = -1  # acks
+ASLEEP = "who was asleep until its session was over answers for no leader before it knows"
 
 _Said = tuple[str, bytes, int, int]  # leader's process, topic id, partition, follower
 
@@ -167,6 +169,8 @@ class Oracle:
         partition = life.node.partitions.get(tp)
         if partition is None or not partition.is_leader:
             raise Violation("only a leader acknowledges", where)
+        if life.overslept:
+            raise Violation(ASLEEP, where)
         assert isinstance(given.records, memoryview)
         batch = BatchHeader(given.records, 0)
         if acks == ALL:
@@ -196,6 +200,8 @@ def _judge_fetched(life: Life, message: FetchResponse) -> None:
             partition = life.node.partitions.get(TopicPartition(name, part.partition_index))
             if partition is None or not isinstance(part.records, FileRange):
                 continue
+            if life.overslept and partition.is_leader:
+                raise Violation(ASLEEP, f"{life.name} {partition.tp}: a consumer reads")
             batches = iterate(part.records.read())
             if batches and batches[-1].next_offset > partition.high_watermark:
                 raise Violation(

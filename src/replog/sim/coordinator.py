@@ -197,6 +197,11 @@ class Door(Target):
         self._silence = 0  # number of the current silence, to tell it from an earlier one
         self._lost = False  # the session ended and the process was not told
 
+    @property
+    def deceived(self) -> bool:
+        """The process believes in a session that is over."""
+        return self.session is not None and self.session != self._held
+
     # ---- the broker's side ------------------------------------------------------------------
 
     def start(self) -> None:

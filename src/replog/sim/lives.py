@@ -68,6 +68,7 @@ class TopicLives(SimClient):
         self._plan = plan
         self._exists = False
         self._settling = False
+        self._at_rest = False  # nothing is wanted any more, nor under way
         self._count = 0  # records sent
         self._acknowledged: dict[bytes, dict[tuple[int, int], bytes]] = {}  # by topic id
         self._trimmed: dict[tuple[bytes, int], int] = {}
@@ -91,7 +92,7 @@ class TopicLives(SimClient):
     @property
     def settled(self) -> bool:
         """The topic is there, and nothing is going to change it."""
-        return self._settling and self._exists
+        return self._at_rest
 
     # ---- deeds ----------------------------------------------------------------------------------
 
@@ -101,7 +102,9 @@ class TopicLives(SimClient):
     def _act(self) -> None:
         if not self._exists:
             self._create()
-        elif not self._settling:
+        elif self._settling:
+            self._at_rest = True
+        else:
             self._acts[DEEDS[int(self.draw("deed") * len(DEEDS))]]()
 
     def _done(self, deed: str) -> None:
