@@ -214,3 +214,13 @@ def test_values_that_contradict_each_other_are_refused() -> None:
     assert "group.min.session.timeout.ms" in refusal(group__min__session__timeout__ms="9999999")
     assert "replica.fetch.wait.max.ms" in refusal(replica__fetch__wait__max__ms="30001")
     assert config(replica__fetch__wait__max__ms="30000").replica_fetch_wait_max_ms == 30_000
+
+
+def test_how_often_a_broker_tells_that_it_lives() -> None:
+    assert BrokerConfig(ONE).ping_interval_ms == 250
+    quick = ONE | {"replog.session.silence.ms": "400"}
+    assert BrokerConfig(quick).ping_interval_ms == 100
+    kafkas = {"broker.heartbeat.interval.ms": "2000", "broker.session.timeout.ms": "9000"}
+    assert BrokerConfig(ONE | kafkas).ping_interval_ms == 2000
+    with pytest.raises(ConfigError, match=r"must be below replog\.session\.silence\.ms=1500"):
+        BrokerConfig(ONE | {"broker.heartbeat.interval.ms": "1500"})

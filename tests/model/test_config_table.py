@@ -48,6 +48,7 @@ def _code() -> str:
 READ_AS = {
     "advertised.listeners": "advertised_listeners",
     "broker.id": "node_id",
+    "broker.heartbeat.interval.ms": ".ping_interval_ms",
     "broker.rack": ".rack",
     "broker.session.timeout.ms": ".replog_session_silence_ms",
     "controller.listener.names": ".listeners",

@@ -379,7 +379,7 @@ def test_the_isr_of_a_partition_under_min_isr_moves_too(town: Town) -> None:
 # ---- throttles --------------------------------------------------------------------------
 
 
-def slow_town() -> Town:
+def slow_town(**settings: str) -> Town:
     """Replication is throttled to 2,000 bytes a second, where a topic says so."""
     town = Town(
         brokers=(0, 1, 2),
@@ -387,7 +387,8 @@ def slow_town() -> Town:
             "leader.replication.throttled.rate": "2000",
             "follower.replication.throttled.rate": "2000",
             "replica.fetch.max.bytes": "1500",
-        },
+        }
+        | {name.replace("__", "."): value for name, value in settings.items()},
     )
     town.start()
     town.run(100)
@@ -423,3 +424,21 @@ def test_replicas_out_of_sync_are_copied_as_slowly_as_is_asked(side: str, named:
 
 def test_a_star_stands_for_all_replicas() -> None:
     assert catch_up_ms(slow_town(), leader__replication__throttled__replicas="*") > 4_500
+
+
+def test_as_much_as_one_sample_allows_is_copied_at_once() -> None:
+    town = slow_town(replication__quota__window__size__seconds="5")
+    took = catch_up_ms(town, leader__replication__throttled__replicas="*")
+    assert 500 < took < 3_500, "10,000 of the 12,800 bytes come at once"
+
+
+def test_what_was_not_used_for_as_long_as_there_are_samples_comes_at_once() -> None:
+    town = slow_town(replication__quota__window__num="3")
+    catch_up_ms(town, leader__replication__throttled__replicas="*")
+    bucket = town.node(0).throttles._buckets["leader.replication.throttled.rate"]
+    now = town.now_ms + 60_000
+    assert bucket.wait_ms(now) == 0
+    bucket.take(5_999, now)
+    assert bucket.wait_ms(now) == 0
+    bucket.take(2, now)
+    assert bucket.wait_ms(now) > 0

@@ -3,10 +3,12 @@
 from collections.abc import Sequence
 
 import pytest
+from tests.node.test_altering_configs import alter
 from tests.node.town import Town
 
 from replog.log import checkpoints
 from replog.log.results import LogRead
+from replog.model.config_resources import ResourceType
 from replog.model.ids import GROUP_OFFSETS_TOPIC, TopicPartition
 from replog.model.messages.create_topics import (
     CreatableReplicaAssignment,
@@ -419,6 +421,53 @@ def test_a_slow_cleaner_takes_its_time() -> None:
     assert len(kept(town, 0)) == 14
     town.run(6_000)
     assert len(kept(town, 0)) == 6
+
+
+@pytest.mark.parametrize(("threads", "together"), [(1, 1), (2, 2), (3, 3)])
+def test_as_many_logs_are_compacted_at_a_time_as_there_are_threads(
+    threads: int, together: int
+) -> None:
+    town = a_town(log_cleaner_threads=str(threads))
+    for name in ("t", "u", "v", "w"):
+        create(town, name, [0], cleanup_policy="compact", min_cleanable_dirty_ratio="0.1")
+        fill_keys(town, name)
+    town.disk_delays_ms[0] = 200  # of each slice
+    cleaning = town.node(0).upkeep.cleaning
+    most = 0
+
+    def all_are_done() -> bool:
+        nonlocal most
+        most = max(most, cleaning.under_way)
+        return all(len(kept(town, 0, name)) == 6 for name in ("t", "u", "v", "w"))
+
+    town.run_until(all_are_done, limit_ms=60_000)
+    assert most == together
+
+
+def test_the_number_of_cleaners_changes_while_they_work() -> None:
+    """From none, too."""
+    town = a_town(log_cleaner_threads="0")
+    create(town, cleanup_policy="compact", min_cleanable_dirty_ratio="0.1")
+    fill_keys(town)
+    town.run(5_000)
+    assert len(kept(town, 0)) == 14
+    assert alter(town, ResourceType.BROKER, "0", 0, log__cleaner__threads="1")[0] == 0
+    town.run(3_000)
+    assert [len(kept(town, broker)) for broker in REPLICAS] == [6, 14, 14]
+
+
+def test_cleaners_share_the_speed_that_is_allowed() -> None:
+    town = a_town(
+        log_cleaner_io_max_bytes_per_second=str(2 * MIB),
+        log_cleaner_threads="2",
+    )
+    for name in ("t", "u"):
+        create(town, name, [0], cleanup_policy="compact", min_cleanable_dirty_ratio="0.1")
+        fill_keys(town, name)
+    town.run(4_500)
+    assert [len(kept(town, 0, name)) for name in ("t", "u")] == [14, 14], "alone, one would be done"
+    town.run(12_000)
+    assert [len(kept(town, 0, name)) for name in ("t", "u")] == [6, 6]
 
 
 # Producers --------------------------------------------------------------------------------------

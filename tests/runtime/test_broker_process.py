@@ -13,10 +13,15 @@ from pathlib import Path
 import pytest
 
 from replog.core.controller import stored
+from replog.model.config import BrokerConfig
 from replog.model.messages.metadata import MetadataResponse
+from replog.node.log_folder import FolderSetup
+from replog.runtime.broker import BrokerProcess
 from replog.runtime.client import AdminClient, ClientError, parse_bootstrap
 from replog.runtime.coordination.sqlite import SqliteCoordination
+from replog.runtime.loop import Cluster
 from replog.runtime.ports import free_ports
+from replog.sim.mem_disk import MemDisk
 
 WAIT_S = 30.0
 
@@ -242,3 +247,16 @@ def test_who_does_not_answer_is_named() -> None:
             pytest.raises(ClientError, match=text),
         ):
             client.metadata()
+
+
+def test_it_tells_that_it_lives_as_often_as_is_set() -> None:
+    given = {
+        "node.id": "1",
+        "listeners": "PLAINTEXT://127.0.0.1:0",
+        "broker.heartbeat.interval.ms": "700",
+    }
+    process = BrokerProcess(BrokerConfig(given))
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        process._sockets = [listener]
+        node = process._make_node(Cluster("c", b"s"), [FolderSetup("/logs", MemDisk())])
+    assert process._session_settings(node).ping_ms == 700

@@ -11,6 +11,7 @@ from replog.model.listeners import Listener, advertised, listening
 OPEN_PREFIXES = ("listener.name.", "rlmm.config.", "rsm.config.")
 
 ZOOKEEPER_PORT = 2181
+PING_INTERVAL_MS_MAX = 250  # unless somebody sets it
 
 _MINUTE_MS = 60_000
 _HOUR_MS = 60 * _MINUTE_MS
@@ -181,6 +182,15 @@ class BrokerConfig(_BrokerValues, _NamedValues):
         return BrokerConfig(self.given, dynamic=dynamic, dynamic_default=dynamic_default)
 
     @property
+    def ping_interval_ms(self) -> int:
+        """How often this broker tells the others that it lives, in ms. Kafka's default would be too
+        seldom for ours of `replog.session.silence.ms`: it counts only when set."""
+        name = "broker.heartbeat.interval.ms"
+        if name in self.given:
+            return self.int(name)
+        return min(PING_INTERVAL_MS_MAX, self.replog_session_silence_ms // 4)
+
+    @property
     def rack_aware_reads(self) -> bool:
         """Consumers that name their rack are sent to an in-sync replica in it (KIP-392)."""
         selector = self.str("replica.selector.class") or ""
@@ -279,6 +289,12 @@ class BrokerConfig(_BrokerValues, _NamedValues):
                 f"replica.fetch.wait.max.ms={self.replica_fetch_wait_max_ms} is above "
                 f"replica.lag.time.max.ms={self.replica_lag_time_max_ms}: followers would be "
                 "taken for slow"
+            )
+        if self.ping_interval_ms >= self.replog_session_silence_ms:
+            raise ConfigError(
+                f"broker.heartbeat.interval.ms={self.ping_interval_ms} must be below "
+                f"replog.session.silence.ms={self.replog_session_silence_ms}, or each broker would "
+                "be taken for dead; broker.session.timeout.ms sets that as well"
             )
         if not self.log_dirs or not all(self.log_dirs):
             raise ConfigError(f"log.dirs={','.join(self.log_dirs)}: folders expected")

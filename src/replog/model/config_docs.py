@@ -16,6 +16,9 @@ DOCS: Final[dict[str, str]] = {
     "background.threads": (
         "Threads for what waits for a device: fsync, opening, compaction, removal of files."
     ),
+    "broker.heartbeat.interval.ms": (
+        "How often a broker tells the others that it lives; counts only when set, 250 otherwise."
+    ),
     "broker.id": "Another spelling of node.id.",
     "broker.rack": "Where the broker stands; replicas of a partition are spread over racks.",
     "broker.session.timeout.ms": (
@@ -99,9 +102,7 @@ DOCS: Final[dict[str, str]] = {
     ),
     "log.cleaner.min.cleanable.ratio": "Share of a log that must be dirty for it to be compacted.",
     "log.cleaner.min.compaction.lag.ms": "A record is not compacted before it is so old.",
-    "log.cleaner.threads": (
-        "0 switches compaction off; one log is compacted at a time however many are asked for."
-    ),
+    "log.cleaner.threads": "Logs that are compacted at a time; 0 switches compaction off.",
     "log.cleanup.policy": "delete, compact or both. Records of compacted topics need keys.",
     "log.dir": "Folder of the logs, when log.dirs is not given.",
     "log.dirs": (
@@ -229,6 +230,13 @@ DOCS: Final[dict[str, str]] = {
         "it, otherwise the leader."
     ),
     "replica.socket.timeout.ms": "How long a fetch from a leader waits for its answer.",
+    "replication.quota.window.num": (
+        "Samples over which replication throttles measure: so long unused bytes may be caught up "
+        "on."
+    ),
+    "replication.quota.window.size.seconds": (
+        "Length of a sample; as much as it allows is copied at once when a throttle begins."
+    ),
     "replog.coordinator": (
         "Where brokers meet: sqlite:PATH on one machine, zk://HOST:PORT,HOST:PORT/CHROOT on "
         "several. All brokers of a cluster name the same one."
@@ -272,6 +280,9 @@ DOCS: Final[dict[str, str]] = {
     "zookeeper.connection.timeout.ms": (
         "How long a broker that starts waits for a ZooKeeper server; zookeeper.session.timeout.ms "
         "when not set."
+    ),
+    "zookeeper.max.in.flight.requests": (
+        "Most requests to ZooKeeper that wait for their answers at a time."
     ),
     "zookeeper.session.timeout.ms": (
         "After so long without a sign of life ZooKeeper itself ends the session of a broker; other "

@@ -1,8 +1,9 @@
 """Compaction of the logs on this broker: which one is next, its pass in slices, the swap in a step.
 
-One log at a time, the dirtiest first, every `log.cleaner.backoff.ms` and as long as there is one
-that is worth it. Every replica compacts for itself. A pass works on sealed segments below the high
-watermark; when the log is cut or leaves meanwhile, what it has done so far is dropped.
+`log.cleaner.threads` logs at a time, the dirtiest first, every `log.cleaner.backoff.ms` and as long
+as there is one that is worth it; memory and speed are shared by all that are under way. Every
+replica compacts for itself. A pass works on sealed segments below the high watermark; when the log
+is cut or leaves meanwhile, what it has done so far is dropped.
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ from replog.log.disk import DiskError
 from replog.log.errors import LogCorrupt
 from replog.model.inputs import JobDone
 from replog.model.outputs import Level
+from replog.node.timers import Timer
 
 if TYPE_CHECKING:
     from replog.node.node import Node
@@ -38,38 +40,55 @@ class Cleaning:
 
     def __init__(self, node: Node) -> None:
         self._node = node
-        self._pass: _RunningPass | None = None
+        self._passes: dict[Partition, _RunningPass] = {}
+        self._timer: Timer | None = None
         self._not_before: dict[Partition, float] = {}  # infinity: not before a restart
 
     def start(self) -> None:
         """Look for dirty logs from now on, unless `log.cleaner.enable` says no."""
-        config = self._node.config
-        if config.bool("log.cleaner.enable") and config.int("log.cleaner.threads") > 0:
+        if self._node.config.bool("log.cleaner.enable"):
             self._look_later()
+
+    @property
+    def under_way(self) -> int:
+        """How many logs are compacted now."""
+        return len(self._passes)
+
+    @property
+    def threads(self) -> int:
+        """How many may be at a time; 0: none."""
+        return self._node.config.int("log.cleaner.threads")
 
     def _look_later(self) -> None:
         node = self._node
-        node.timers.call_at(node.now_ms + node.config.int("log.cleaner.backoff.ms"), self._look)
+        if self._timer is None:
+            backoff_ms = node.config.int("log.cleaner.backoff.ms")
+            self._timer = node.timers.call_at(node.now_ms + backoff_ms, self._look_again)
+
+    def _look_again(self) -> None:
+        self._timer = None
+        self._look()
 
     def _look(self) -> None:
-        """Begin a pass over the dirtiest log, or look again later."""
-        best: tuple[bool, float, Partition, CompactionPlan] | None = None
-        for partition in self._node.partitions.all():
-            found = self._plan(partition)
-            if found is not None:
-                rank = (found.overdue, found.dirty_ratio)
-                if best is None or rank > best[:2]:
-                    best = (*rank, partition, found)
-        if best is None:
-            self._forget_gone()
+        """Begin passes over the dirtiest logs, as many as may be; the next look is later."""
+        room = self.threads - len(self._passes)
+        if room > 0:
+            found = [(p, plan) for p in self._node.partitions.all() if (plan := self._plan(p))]
+            found.sort(key=lambda each: (each[1].overdue, each[1].dirty_ratio), reverse=True)
+            for partition, compaction in found[:room]:
+                running = _RunningPass(self, self._node, partition, compaction)
+                self._passes[partition] = running
+                running.go_on()
+            if not found:
+                self._forget_gone()
+        if len(self._passes) < max(1, self.threads):
             self._look_later()
-            return
-        self._pass = _RunningPass(self, self._node, best[2], best[3])
-        self._pass.go_on()
 
     def _plan(self, partition: Partition) -> CompactionPlan | None:
         node, log, topic = self._node, partition.log, partition.topic
         if not topic.compacted or partition.offline_reason is not None:
+            return None
+        if partition in self._passes:
             return None
         if self._not_before.get(partition, 0.0) > node.now_ms:
             return None
@@ -106,9 +125,9 @@ class Cleaning:
         """Nothing can be done for the log just now: let others have their turn."""
         self._not_before[partition] = self._node.now_ms + AFTER_NOTHING_MS
 
-    def ended(self, *, look_again: bool = False) -> None:
-        """The pass is over: on to the next log, at once or after a while."""
-        self._pass = None
+    def ended(self, partition: Partition, *, look_again: bool = False) -> None:
+        """A pass is over: on to the next log, at once or after a while."""
+        del self._passes[partition]
         if look_again:
             self._look()
         else:
@@ -143,7 +162,9 @@ class _RunningPass:
                 wall_ms=node.wall_ms,
                 delete_retention_ms=topic.delete_retention_ms,
                 producer_expiration_ms=config.producer_id_expiration_ms,
-                keys_max=keys_within(config.int("log.cleaner.dedupe.buffer.size")),
+                keys_max=keys_within(
+                    config.int("log.cleaner.dedupe.buffer.size") // max(1, cleaning.threads)
+                ),
             ),
         )
 
@@ -159,10 +180,10 @@ class _RunningPass:
             self._give_up()
         elif ended.error is not None:
             self._cleaning.refused(partition, ended.error)
-            self._cleaning.ended()
+            self._cleaning.ended(partition)
         elif work.failure is not None:
             self._cleaning.uncleanable(partition, work.failure)
-            self._cleaning.ended()
+            self._cleaning.ended(partition)
         elif work.ready is not None:
             self._swap(work.ready)
         elif work.done:
@@ -182,12 +203,14 @@ class _RunningPass:
         )
 
     def _throttled(self) -> None:
-        """`log.cleaner.io.max.bytes.per.second`: wait as long as the last slice was too fast."""
+        """`log.cleaner.io.max.bytes.per.second`: wait as long as the last slice was too fast for
+        its part of that."""
         node = self._node
         read = self._work.stats.bytes_read - self._bytes_read
         self._bytes_read += read
         rate = node.config.value("log.cleaner.io.max.bytes.per.second")
-        wait_ms = 1000 * read / rate if isinstance(rate, float) and rate > 0 else 0.0
+        share = rate / self._cleaning.under_way if isinstance(rate, float) else 0.0
+        wait_ms = 1000 * read / share if share > 0 else 0.0
         if wait_ms < 1:
             self.go_on()
         else:
@@ -202,7 +225,7 @@ class _RunningPass:
             swapped = log.replace(ready)
         except DiskError as error:
             node.partitions.disk_failed(partition, error)
-            self._cleaning.ended()
+            self._cleaning.ended(partition)
             return
         if swapped:
             node.run_job(log.sync_replaced, self._synced)
@@ -221,7 +244,7 @@ class _RunningPass:
             left = partition.log.leave_replaced()
         except DiskError as error:
             node.partitions.disk_failed(partition, error)
-            self._cleaning.ended()
+            self._cleaning.ended(partition)
             return
         if left:
             node.upkeep.remove_later(partition, left)
@@ -235,7 +258,7 @@ class _RunningPass:
     def _give_up(self) -> None:
         """The log was cut or has left: what is not swapped yet is of no use."""
         self._work.abandon()
-        self._cleaning.ended()
+        self._cleaning.ended(self._partition)
 
     def _finish(self) -> None:
         partition, node, work = self._partition, self._node, self._work
@@ -252,4 +275,4 @@ class _RunningPass:
                 f"became {stats.bytes_after}, {stats.records_dropped} records went, {stats.keys} "
                 f"keys, {took_ms:.0f} ms",
             )
-        self._cleaning.ended(look_again=True)
+        self._cleaning.ended(partition, look_again=True)

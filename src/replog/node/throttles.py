@@ -6,7 +6,7 @@ names it in `leader.replication.throttled.replicas`; `follower.replication.throt
 held back: to slow one down that is in it would throw it out, and slow every producer down with it.
 
 A follower that has to wait gets no records in its answer, and what else there is to tell; it looks
-again with its next fetch. Not done: Kafka's sampling windows (`replication.quota.*`).
+again with its next fetch.
 """
 
 from __future__ import annotations
@@ -69,6 +69,11 @@ class Throttles:
             return None
         bucket = self._buckets.get(rate_name)
         if bucket is None:
-            bucket = self._buckets[rate_name] = Bucket(rate, node.now_ms)
+            bucket = self._buckets[rate_name] = Bucket(
+                rate,
+                node.now_ms,
+                sample_s=node.config.int("replication.quota.window.size.seconds"),
+                samples=node.config.int("replication.quota.window.num"),
+            )
         bucket.set_rate(rate, node.now_ms)
         return bucket

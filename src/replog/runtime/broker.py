@@ -195,16 +195,7 @@ class BrokerProcess:
         self._heed_signals(host)
         host.start(node.start())
         if self._coordination is not None:
-            silence = self._config.replog_session_silence_ms
-            first = node.setup.endpoints[0]  # the one between brokers
-            owner = self._log_dirs.owner
-            settings = SessionSettings(
-                node.broker_id,
-                process=f"{owner}@{node.setup.boot_id}" if owner else "",
-                address=(first.host, first.port),
-                silence_ms=silence,
-            )
-            self._coordination.start(settings, host.post_threadsafe)
+            self._coordination.start(self._session_settings(node), host.post_threadsafe)
         for listener in listeners:
             listener.start()
         where = ", ".join(f"{e.name}://{e.host}:{e.port}" for e in node.setup.endpoints)
@@ -219,6 +210,17 @@ class BrokerProcess:
             listener.close()
         host.close()
         return host.exit_code if host.exit_code is not None else EXIT_FAILED
+
+    def _session_settings(self, node: Node) -> SessionSettings:
+        first = node.setup.endpoints[0]  # the one between brokers
+        owner = self._log_dirs.owner
+        return SessionSettings(
+            node.broker_id,
+            process=f"{owner}@{node.setup.boot_id}" if owner else "",
+            address=(first.host, first.port),
+            silence_ms=self._config.replog_session_silence_ms,
+            ping_ms=self._config.ping_interval_ms,
+        )
 
     def _heed_signals(self, host: NodeLoop) -> None:
         """From now on: the loop's own handlers would miss a signal that comes before it turns."""

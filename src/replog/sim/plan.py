@@ -140,8 +140,11 @@ def _settings(stream: Random, *, lag_ms: int, min_isr: int) -> dict[str, str]:
 
 
 def _lanes(seed: int) -> dict[str, str]:
-    """More than one connection to a leader, in some seeds."""
-    return {"num.replica.fetchers": Chance(seed).at("lanes").choice(("1", "1", "1", "2"))}
+    """More than one connection to a leader, or cleaner, in some seeds."""
+    return {
+        "num.replica.fetchers": Chance(seed).at("lanes").choice(("1", "1", "1", "2")),
+        "log.cleaner.threads": Chance(seed).at("cleaners").choice(("1", "2")),
+    }
 
 
 def _topic_settings(

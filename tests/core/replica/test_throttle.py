@@ -23,6 +23,17 @@ def test_an_idle_second_fills_it_and_more_does_not() -> None:
     assert bucket.wait_ms(60_000) == pytest.approx(501)
 
 
+def test_it_holds_what_all_samples_bring_and_at_first_that_of_one() -> None:
+    bucket = Bucket(1_000, 0, sample_s=2, samples=3)
+    bucket.take(2_001, 0)
+    assert bucket.wait_ms(0) > 0
+    bucket.wait_ms(60_000)
+    bucket.take(5_999, 60_000)
+    assert bucket.wait_ms(60_000) == 0
+    bucket.take(2, 60_000)
+    assert bucket.wait_ms(60_000) > 0
+
+
 def test_another_rate_holds_from_then_on() -> None:
     bucket = Bucket(1_000, 0)
     bucket.take(2_000, 0)

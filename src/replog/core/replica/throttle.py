@@ -1,22 +1,26 @@
 """How fast replicas that are being caught up may be copied (KIP-73).
 
-A bucket of bytes: it fills at the configured rate, up to what one second brings, and a copy takes
-out what it is worth afterwards, below zero if need be. Copies wait while it is empty. So a batch
-that is larger than the bucket passes, and the rate holds over any few seconds.
+A bucket of bytes: it fills at the configured rate, and a copy takes out what it is worth
+afterwards, below zero if need be. Copies wait while it is empty. So a batch that is larger than the
+bucket passes, and the rate holds over any few seconds.
+
+Kafka measures the rate over some samples of some seconds (`replication.quota.window.*`): at first
+one sample's worth comes at once, later what was not used for as long as there are samples. So the
+bucket has room for what all samples bring, and one sample's worth in it at the beginning.
 """
 
-WINDOW_MS = 1_000
 UNLIMITED = 2**63 - 1
 
 
 class Bucket:
     """One direction on one broker. Rates in bytes per second, times in milliseconds."""
 
-    __slots__ = ("_bytes", "_filled_ms", "_rate")
+    __slots__ = ("_bytes", "_filled_ms", "_rate", "_window_s")
 
-    def __init__(self, rate: int, now_ms: float) -> None:
+    def __init__(self, rate: int, now_ms: float, *, sample_s: int = 1, samples: int = 1) -> None:
         self._rate = max(rate, 1)  # nothing at all would let a replica never catch up
-        self._bytes = self._rate * WINDOW_MS / 1000
+        self._window_s = sample_s * samples
+        self._bytes: float = self._rate * sample_s
         self._filled_ms = now_ms
 
     def set_rate(self, rate: int, now_ms: float) -> None:
@@ -24,7 +28,7 @@ class Bucket:
         if max(rate, 1) != self._rate:
             self._fill(now_ms)
             self._rate = max(rate, 1)
-            self._bytes = min(self._bytes, self._rate * WINDOW_MS / 1000)
+            self._bytes = min(self._bytes, self._rate * self._window_s)
 
     def take(self, size: int, now_ms: float) -> None:
         """`size` bytes were copied."""
@@ -39,7 +43,7 @@ class Bucket:
     def _fill(self, now_ms: float) -> None:
         passed = max(0.0, now_ms - self._filled_ms)
         self._filled_ms = now_ms
-        self._bytes = min(self._rate * WINDOW_MS / 1000, self._bytes + self._rate * passed / 1000)
+        self._bytes = min(self._rate * self._window_s, self._bytes + self._rate * passed / 1000)
 
 
 def names_replica(replicas: str, partition: int, broker: int) -> bool:

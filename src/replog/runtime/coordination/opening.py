@@ -36,6 +36,7 @@ def zookeeper_settings(config: BrokerConfig, ensemble: str) -> ZkSettings:
         slash + chroot,
         session_timeout_ms=session_ms,
         connection_timeout_ms=first_ms if isinstance(first_ms, int) else session_ms,
+        in_flight_max=config.int("zookeeper.max.in.flight.requests"),
         digest=config.str("replog.zookeeper.digest"),
         set_acl=config.bool("zookeeper.set.acl"),
         tls=_tls(config) if config.bool("zookeeper.ssl.client.enable") else None,

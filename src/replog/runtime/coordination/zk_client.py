@@ -41,6 +41,7 @@ class ZkSettings:
     chroot: str = ""  # where the cluster's tree begins: "" or "/path"
     session_timeout_ms: int = 18_000
     connection_timeout_ms: int = 18_000
+    in_flight_max: int = 500  # requests that wait for their answers at a time
     digest: str | None = None  # USER:PASSWORD of ZooKeeper's scheme `digest`
     set_acl: bool = False  # new nodes can be changed by this user alone
     tls: ZkTls | None = None

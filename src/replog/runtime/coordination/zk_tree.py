@@ -9,8 +9,10 @@ The one who uses a `Tree` has one request under way at a time, so that the numbe
 that of the client when the answer is there.
 """
 
+from collections import deque
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from itertools import islice
 from typing import Any, Final
 
 from replog.model.coordination import (
@@ -27,7 +29,6 @@ from replog.model.coordination import (
 )
 from replog.runtime.coordination.zk_client import ZkClient
 
-PIPELINED_MAX: Final = 500  # requests on their way: ZooKeeper slows clients down above 1000
 READINGS_MAX: Final = 10  # of one subtree while others write
 PLANS_MAX: Final = 10  # of one multi while others make or remove nodes on its way
 # A server drops the connection of who sends more than its `jute.maxbuffer`, 1 MiB as a rule.
@@ -104,17 +105,22 @@ class Tree:
         return found
 
     def _each(self, ask: Any, paths: Sequence[str]) -> list[tuple[str, Any]]:
-        """The answer for each path that exists; many requests are under way at a time."""
+        """The answer for each path that exists; up to `zookeeper.max.in.flight.requests` are
+        under way at a time."""
         from kazoo.exceptions import NoNodeError
 
         answers = []
-        for start in range(0, len(paths), PIPELINED_MAX):
-            pending = [(path, ask(path)) for path in paths[start : start + PIPELINED_MAX]]
-            for path, result in pending:
-                try:
-                    answers.append((path, self._wait(result)))
-                except NoNodeError:
-                    self._there.discard(path)
+        pending: deque[tuple[str, Any]] = deque()
+        left = iter(paths)
+        for path in islice(left, self._client.settings.in_flight_max):
+            pending.append((path, ask(path)))
+        while pending:
+            path, result = pending.popleft()
+            try:
+                answers.append((path, self._wait(result)))
+            except NoNodeError:
+                self._there.discard(path)
+            pending.extend((path, ask(path)) for path in islice(left, 1))
         return answers
 
     def children(self, path: str, on_change: Any) -> list[str] | None:
