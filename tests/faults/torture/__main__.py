@@ -27,6 +27,7 @@ from tests.faults.torture.clients import (
     ConfluentWriter,
     Place,
     SingleWriter,
+    behind,
     log_ends,
     read_all,
 )
@@ -80,12 +81,16 @@ class Clients:
         if self.aio.failure is not None:
             self.problems.add(f"aiokafka failed: {self.aio.failure!r}")
 
-    def catch_up(self, ends: dict[Place, int]) -> None:
+    def catch_up(self, ends: dict[Place, int], folder: Path) -> None:
+        """Wait until all is read; what a client said that does not get there goes to `folder`."""
         limit = time.monotonic() + CATCH_UP_S
         for reader in self._all_readers():
-            while not reader.reached(ends):
+            while missing := behind(reader.readings, ends):
                 if time.monotonic() > limit:
-                    self.problems.add(f"{reader.name} did not read to the end")
+                    self.problems.add(f"{reader.name} did not read to the end: {missing}")
+                    if isinstance(reader, ConfluentReader):
+                        text = "\n".join(reader.last_words.lines())
+                        (folder / f"{reader.name}.log").write_text(text)
                     break
                 time.sleep(0.1)
 
@@ -171,7 +176,7 @@ class Run:
         time.sleep(SETTLE_S)
         clients.finish_writing()
         ends = log_ends(brokers.bootstrap, self._places)
-        clients.catch_up(ends)
+        clients.catch_up(ends, brokers.folder)
         clients.finish()
         repeats = self._judge(clients, ends)
         replicas = {

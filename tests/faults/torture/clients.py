@@ -9,7 +9,8 @@ import logging
 import random
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections import deque
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from confluent_kafka import Consumer, KafkaError, Producer, TopicPartition
@@ -35,6 +36,29 @@ Place = tuple[str, int]  # topic, partition
 
 def quiet(error: Any) -> None:
     """Clients tell of every broken connection; here they break all the time."""
+
+
+class LastWords(logging.Handler):
+    """The newest that librdkafka said, for when nobody knows what a client is waiting for."""
+
+    def __init__(self, name: str) -> None:
+        super().__init__()
+        self._said: deque[logging.LogRecord] = deque(maxlen=5_000)
+        self.logger = logging.Logger(name, logging.DEBUG)
+        self.logger.addHandler(self)
+
+    def emit(self, record: logging.LogRecord) -> None:
+        self._said.append(record)
+
+    def lines(self) -> list[str]:
+        """One for each message, with the time in seconds since 1970."""
+        return [f"{record.created:.3f} {record.getMessage()}" for record in list(self._said)]
+
+
+def behind(readings: Mapping[Place, Reading], ends: Mapping[Place, int]) -> list[str]:
+    """What is not read yet, in words; nothing when all of it is."""
+    found = ((place, readings[place].next_offset, end) for place, end in ends.items())
+    return [f"{t}-{p} at {offset} of {end}" for (t, p), offset, end in found if offset < end]
 
 
 class ConfluentWriter(threading.Thread):
@@ -220,6 +244,7 @@ class ConfluentReader(threading.Thread):
         self._problems = problems
         self._again = group is not None
         self._stopping = threading.Event()
+        self.last_words = LastWords(name)
         self._client = Consumer(
             {
                 **QUICK,
@@ -232,7 +257,10 @@ class ConfluentReader(threading.Thread):
                 "heartbeat.interval.ms": 500,
                 "fetch.wait.max.ms": 200,
                 "error_cb": quiet,
-            }
+                "log_level": 7,
+                "debug": "cgrp,consumer,topic",
+            },
+            logger=self.last_words.logger,
         )
         if group is None:
             self._client.assign([TopicPartition(t, p, 0) for t, p in places])
@@ -250,10 +278,6 @@ class ConfluentReader(threading.Thread):
                 elif error.code() == KafkaError._AUTO_OFFSET_RESET:
                     self._problems.add(f"{self.name} was sent out of range: {error.str()}")
         self._client.close()
-
-    def reached(self, ends: dict[Place, int]) -> bool:
-        """Whether all of it is read."""
-        return all(self.readings[place].next_offset >= end for place, end in ends.items())
 
     def finish(self) -> None:
         """Stop reading."""
@@ -372,10 +396,6 @@ class AioClients(threading.Thread):
                 reading = self.readings[partition.topic, partition.partition]
                 for message in messages:
                     reading.take(message.offset, message.value, self._problems)
-
-    def reached(self, ends: dict[Place, int]) -> bool:
-        """Whether all of it is read."""
-        return all(self.readings[place].next_offset >= end for place, end in ends.items())
 
     def finish_writing(self) -> int:
         """Stop writing, and wait for all answers. Returns how many records have none."""
