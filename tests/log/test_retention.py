@@ -1,5 +1,7 @@
 """What retention lets go: by time, by size, never past the high watermark; and how it goes."""
 
+from random import Random
+
 import pytest
 from tests.log.batches import DIRECTORY, append, batch, everything, fetch, offsets, open_log
 from tests.log.compaction import keyed, seal, write
@@ -168,6 +170,25 @@ def test_files_that_were_leaving_are_gone_after_a_start() -> None:
     disk.crash()
     open_log(disk, CONFIG)
     assert not [name for name in disk.list(DIRECTORY) if name.endswith(".deleted")]
+
+
+def test_what_comes_back_of_left_segments_takes_no_living_one_along() -> None:
+    """Power brings some of the names back and others not: the hole is below the start. That all
+    was flushed need not be on disk by then."""
+    came_back = 0
+    for seed in range(40):
+        disk, log = filled(1, 2, 3, 4, 5, 6)
+        log.flush()
+        log.start_at(log.segments[4].base_offset)
+        log.leave(9)
+        start, end = log.log_start_offset, log.log_end_offset
+        disk.power_cut(Random(seed))
+        names = disk.list(DIRECTORY)
+        came_back += sum(name.endswith(".log") for name in names) > log.segment_count
+        again = open_log(disk, CONFIG, log_start_offset=start)
+        assert (again.log_start_offset, again.log_end_offset) == (start, end)
+        assert everything(again) == everything(log)
+    assert came_back > 10
 
 
 def test_a_cut_makes_what_was_compacted_dirty_again() -> None:

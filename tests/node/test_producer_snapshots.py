@@ -1,5 +1,7 @@
 """Producers' sequences over restarts: a start reads little, and knows what it knew before."""
 
+from random import Random
+
 import pytest
 from tests.node.lone import WALL_MS, Lone, batch, record
 
@@ -166,3 +168,32 @@ def test_state_is_kept_beyond_deleted_segments(lone: Lone) -> None:
     partition = lone.partition("t")
     assert partition.log.base_offsets == [base]
     assert partition.producers.producers[PRODUCER].last_sequence == 19
+
+
+@pytest.mark.parametrize("power", [False, True])
+def test_segments_leave_when_a_snapshot_of_their_producers_is_on_disk(power: bool) -> None:
+    """Killed between any two jobs, or without power: who wrote what is gone is still known."""
+    left = 0
+    for seed in range(100):
+        chance = Random(seed)
+        lone = Lone()
+        lone.topic("t", record(1), **ROLLS)
+        write(lone, 0, producer_id=PRODUCER + 1)
+        for sequence in range(20):
+            write(lone, sequence)
+        partition = lone.partition("t")
+        partition.log.flush()
+        before = partition.producers.producers[PRODUCER + 1].batches
+        lone.node.upkeep.move_start(partition, 20)
+        for _ in range(chance.randrange(20)):
+            if lone.jobs:
+                lone.run_job(chance.randrange(len(lone.jobs)))
+            else:
+                lone.tick(61_000)
+        if power:
+            lone.disk.power_cut(chance)
+        lone.restart("t", clean=False)
+        again = lone.partition("t")
+        assert again.producers.producers[PRODUCER + 1].batches == before, f"seed {seed}"
+        left += again.log.base_offsets[0] > 0
+    assert left > 20

@@ -115,7 +115,9 @@ class PartitionLog(ReadableLog, ShrinkingLog):
         trusted = clean and bool(segments) and recovery.trust(segments, epochs, report)
         recovered = bool(segments) and not trusted
         if recovered:
-            recovery.recover(segments, epochs, recovery_point, report)
+            recovery.recover(
+                segments, epochs, recovery_point, report, log_start_offset=log_start_offset
+            )
         elif not segments:
             epochs.create()
             segments.append(

@@ -96,9 +96,10 @@ def write(disk: Disk, path: str, data: bytes) -> None:
 
 
 class ProducerSnapshots:
-    """The snapshots of one log. `offsets` are those on disk, rising."""
+    """The snapshots of one log. `offsets` are those on disk, rising; a power cut takes none up to
+    `synced`, which is -1 as long as that is not known of any."""
 
-    __slots__ = ("_cuts", "_directory", "_disk", "_under_way", "offsets")
+    __slots__ = ("_cuts", "_directory", "_disk", "_under_way", "offsets", "synced")
 
     def __init__(self, disk: Disk, directory: str) -> None:
         self._disk = disk
@@ -106,6 +107,7 @@ class ProducerSnapshots:
         self._cuts = 0  # of the log so far: a snapshot begun before one may tell of what is gone
         self._under_way: list[SnapshotWrite] = []
         self.offsets: list[int] = []
+        self.synced = -1
 
     def load(self, end_offset: int) -> None:
         """Learn which there are; remove those that speak of a log that went beyond `end_offset`."""
@@ -155,6 +157,17 @@ class ProducerSnapshots:
             self.offsets.remove(offset)
             self._remove(offset)
 
+    def begin_sync(self) -> tuple[int, int]:
+        """The folder is going to be synced: `note_synced` wants this when it is. There must be a
+        snapshot."""
+        return self.offsets[-1], self._cuts
+
+    def note_synced(self, sync: tuple[int, int]) -> None:
+        """What was there at `begin_sync` is there to stay, if nothing was cut since."""
+        offset, cuts = sync
+        if cuts == self._cuts:
+            self.synced = max(self.synced, offset)
+
     def adopt(self, offset: int, data: bytes) -> None:
         """The log is about to begin at `offset`, with this snapshot, which another replica made.
         Durable when this returns: nothing in the log will tell it. Raises DiskError."""
@@ -163,6 +176,7 @@ class ProducerSnapshots:
         self._disk.rename(path + ".tmp", path)
         self._disk.sync_directory(self._directory)
         self._add(offset)
+        self.synced = offset
 
     def write_last(self, offset: int, entries: Sequence[ProducerEntry]) -> None:
         """The log is closed at `offset`. Not synced: power that goes now costs a longer start."""
@@ -173,6 +187,8 @@ class ProducerSnapshots:
     def cut(self, end_offset: int) -> None:
         """The log ends at `end_offset`: what speaks of more goes for good. Raises DiskError."""
         self._cuts += 1
+        if self.synced > end_offset:
+            self.synced = -1
         keep = bisect_right(self.offsets, end_offset)
         if keep < len(self.offsets):
             gone, self.offsets = self.offsets[keep:], self.offsets[:keep]

@@ -89,9 +89,17 @@ def trust(segments: list[Segment], epochs: EpochFile, report: RecoveryReport) ->
 
 
 def recover(
-    segments: list[Segment], epochs: EpochFile, recovery_point: int, report: RecoveryReport
+    segments: list[Segment],
+    epochs: EpochFile,
+    recovery_point: int,
+    report: RecoveryReport,
+    *,
+    log_start_offset: int,
 ) -> None:
     """Check everything from `recovery_point` on, cut what is not sound, remove what lies behind.
+
+    Below the log's start, what is in front of a hole goes instead: those segments were leaving when
+    power went, and some of their names are back without others.
 
     Raises LogCorrupt when something before the recovery point is not sound.
     """
@@ -108,10 +116,14 @@ def recover(
     while index < len(segments):
         segment = segments[index]
         start = 0 if report.epochs_rebuilt else recovery_point
+        truncated = report.bytes_truncated
         _SegmentScan(segment, observed, report).run(start, recovery_point)
-        if report.bytes_truncated or _ends_here(segments, index, recovery_point):
-            _remove_behind(segments, index + 1, report)
         index += 1
+        if report.bytes_truncated > truncated or _ends_here(segments, index - 1, recovery_point):
+            if index < len(segments) and segments[index].base_offset <= log_start_offset:
+                index = _remove_in_front(segments, index)
+            else:
+                _remove_behind(segments, index, report)
     epochs.restore(_merged(epochs.entries(), observed, segments))
 
 
@@ -153,6 +165,13 @@ def _remove_behind(segments: list[Segment], keep: int, report: RecoveryReport) -
         report.bytes_truncated += segment.size
         report.reasons.append(f"{segment.stem}.log is behind the end")
         segment.remove()
+
+
+def _remove_in_front(segments: list[Segment], keep: int) -> int:
+    for segment in segments[:keep]:
+        segment.remove()
+    del segments[:keep]
+    return 0
 
 
 class _Epochs:

@@ -299,7 +299,7 @@ class Fetcher:
             self._diverged(partition, data.diverging_epoch.epoch, data.diverging_epoch.end_offset)
             return
         node = self._node
-        if self._in_doubt(partition, data.log_start_offset):
+        if self._in_doubt(partition, data.log_start_offset) or self._unknowing(partition, data):
             self._copy_anew(partition, data)
             return
         records = data.records
@@ -345,6 +345,17 @@ class Fetcher:
             log.log_start_offset < end == leader_start
             and partition.high_watermark < end
             and log.latest_epoch != partition.record.leader_epoch
+        )
+
+    @staticmethod
+    def _unknowing(partition: Partition, data: PartitionData) -> bool:
+        """Whether our log is empty and lacks what the leader knows of producers: all that a power
+        cut left of it was below the known start."""
+        log = partition.log
+        return (
+            bool(data.producers)
+            and log.log_start_offset == log.log_end_offset == data.log_start_offset
+            and not partition.producers.producers
         )
 
     def _diverged(self, partition: Partition, epoch: int, end_offset: int) -> None:

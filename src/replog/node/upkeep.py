@@ -15,6 +15,7 @@ from replog.log.errors import LogCorrupt
 from replog.log.retention import NO_LIMIT, Retention, due
 from replog.model.inputs import JobDone
 from replog.model.outputs import Level
+from replog.node import kept_producers
 from replog.node.cleaning import Cleaning
 from replog.node.deletions import Deletions
 
@@ -144,6 +145,9 @@ class Upkeep:
         """The start is on stable storage: files below it are not needed any more."""
         node, log = self._node, partition.log
         if node.partitions.get(partition.tp) is not partition:
+            return
+        if not kept_producers.are_kept(partition):
+            kept_producers.keep(node, partition, lambda: self._leave(partition))
             return
         try:
             left = log.leave(LEAVING_MAX)
