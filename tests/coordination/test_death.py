@@ -123,6 +123,38 @@ def test_a_stopped_process_loses_its_session_and_gets_another_when_it_goes_on(
         assert "/ids/1" in door.read("/ids")
 
 
+def test_a_session_that_peers_have_ended_is_followed_by_none_before_they_are_heard(
+    sqlite_backend: SqliteBackend,
+) -> None:
+    """Who is cut off from all others, and not from the database, stays out."""
+    door = sqlite_backend.door(9, silence_ms=60_000)
+    with children(sqlite_backend, 1, "/ids/1", silence=60_000) as (child,):
+        assert child.line() == "won"
+        with children(sqlite_backend, 1, silence=60_000) as (other,):
+            assert other.line() == "won"
+            deadline = time.monotonic() + WAIT_S
+            while door.coordination._pings.held() < 2 and time.monotonic() < deadline:
+                time.sleep(0.02)
+            pings = door.coordination._pings
+            pings._take_ping = lambda *ping: None  # datagrams have no way to it any more
+            assert door.session is not None
+            with store.open_database(
+                door.coordination._path, create=False, busy_ms=1000
+            ) as connection:
+                store.expire_session(connection, door.session, "cut off")
+            door.wait(SessionEnded)
+            for _ in range(20):
+                door.turn()
+                time.sleep(0.05)
+            assert _expired(door) == [9], "it is counted as one that was ended on suspicion"
+            assert door.events.empty() or door.session is None
+            del pings._take_ping
+            while door.session is None:
+                door.turn()
+                door.wait(SessionStarted)
+            assert _expired(door) == []
+
+
 def test_of_three_sessions_suspicion_ends_one_and_never_a_second(
     sqlite_backend: SqliteBackend,
 ) -> None:

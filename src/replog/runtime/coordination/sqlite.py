@@ -5,6 +5,10 @@ order; the *pings* thread sends and hears pings and nudges; one thread for each 
 in the kernel until the lock of that session is free, which proves its death. Any broker that finds
 out removes the dead session's nodes in one transaction, so it does not matter who is first.
 
+A session that other brokers have ended on suspicion is kept, as a sign that the process lives,
+until this broker can hear most of the others again: who is cut off stays out, and does not
+come and go.
+
 When the database can't be written (a process was stopped inside a transaction, the disk is full),
 a write is answered UNKNOWN after `busy_ms`, a read that fails with None. Sessions go on, because
 they live outside of the database, and so the broker serves on without elections. One line says so
@@ -58,6 +62,7 @@ class SqliteCoordination:
         self._settings: SessionSettings | None = None
         self._post: Post = lambda _: None
         self._session: str | None = None
+        self._parked: str | None = None  # ended on suspicion, and kept until we hear the others
         self._lock: SessionLock | None = None
         self._seen_zxid = store.last_zxid(self._connection)
         self._watched: set[str] = set()
@@ -203,15 +208,15 @@ class SqliteCoordination:
     def _look_at_sessions(self) -> None:
         rows = store.sessions(self._connection)
         own = next((row for row in rows if row.session == self._session), None)
+        if self._session is not None and (own is None or own.expired is not None):
+            self._lose_session("removed" if own is None else own.expired or "")
+            return
+        others = [row for row in rows if row.session not in (self._session, self._parked)]
+        self._pings.set_peers(self._addresses(others))
+        self._pings.hold(row.session for row in others if row.expired is None)
         if self._session is None:
             self._begin_session()
             return
-        if own is None or own.expired is not None:
-            self._lose_session("removed" if own is None else own.expired or "")
-            return
-        others = [row for row in rows if row.session != self._session]
-        self._pings.set_peers(self._addresses(others))
-        self._pings.hold(row.session for row in others if row.expired is None)
         for row in others:
             if row.session not in self._watched:
                 self._watched.add(row.session)
@@ -225,6 +230,10 @@ class SqliteCoordination:
         """Bury the dead first: our own predecessor may be among them."""
         if self._settings is None or self._is_stalled(self._settings):
             return
+        if self._parked is not None and not self._pings.hears_half():
+            return  # cut off from the others: the next session would be ended as well
+        parked, self._parked = self._parked, None
+        self._give_up(parked)
         rows = store.sessions(self._connection)
         for row in rows:
             if session_lock.is_free(self._folder, row.session):
@@ -254,22 +263,27 @@ class SqliteCoordination:
         return now_ms() - self._pings.loop_turned_ms >= settings.stall_ms
 
     def _lose_session(self, reason: str) -> None:
-        """Our session was ended by a peer: say so, and begin another."""
-        session, lock = self._session, self._lock
-        self._session = self._lock = None
+        """Our session was ended by a peer: say so, and begin another once we hear the others."""
+        self._parked, self._session = self._session, None
         self._pings.session = ""
+        self._pings.listen_anew()
         _log.warning("session with the coordinator was ended by a peer: %s", reason)
         self._emit(SessionEnded(reason))
-        if lock is not None:
-            lock.release()  # first: should the database refuse, any peer can bury it
-        if session is not None:
-            store.end_session(self._connection, session)
         self._begin_session()
 
+    def _give_up(self, session: str | None) -> None:
+        """Remove a session of ours, and its lock."""
+        if self._lock is not None:
+            self._lock.release()  # first: should the database refuse, any peer can bury it
+            self._lock = None
+        if session is not None:
+            store.end_session(self._connection, session)
+
     def _end_session(self) -> None:
-        if self._session is not None:
-            store.end_session(self._connection, self._session)
-            self._session = None
+        session = self._session or self._parked
+        self._session = self._parked = None
+        if session is not None:
+            self._give_up(session)
             self._pings.nudge()
 
     def _queue_burial(self, session: str) -> None:
