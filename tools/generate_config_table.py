@@ -115,7 +115,6 @@ REASONS = {
     "match": "client metrics are not taken yet",
     "metrics": "client metrics are not taken yet",
     "transaction": "transactions are not served yet",
-    "unclean.leader.election.interval": "whoever may lead is elected when that changes",
     "zookeeper.connect": "refused: the ZooKeeper coordinator comes later",
     "zookeeper": "accepted: our client of ZooKeeper has no such setting",
     "zookeeper.ssl": "only PEM can be read",

@@ -239,3 +239,25 @@ def test_the_next_controller_goes_on() -> None:
     assert members(town)[0] == 2
     town.run(2_000)
     assert members(town)[0] == 1
+
+
+@pytest.mark.parametrize("allowed", [True, False])
+def test_who_was_left_out_gets_an_unclean_leader_at_the_next_look(*, allowed: bool) -> None:
+    """It was allowed, and nothing told the controller: at an interval it looks by itself."""
+    town = Town(settings={"unclean.leader.election.interval.ms": "5000"})
+    town.start()
+    town.run(100)
+    create(town, "t", [1, 2])
+    town.kill(2)
+    town.run_until(lambda: state(town)["isr"] == [1])
+    assert produce(town, b"one") is ErrorCode.NONE
+    town.kill(1)
+    town.start(2)
+    town.run_until(lambda: members(town)[0] == -1)
+    image = town.node(town.controller).controlling.image
+    assert image is not None
+    image.cluster.topics["t"].configs["unclean.leader.election.enable"] = str(allowed).lower()
+    town.run(4_000)
+    assert members(town)[0] == -1
+    town.run(2_000)
+    assert members(town)[0] == (2 if allowed else -1)

@@ -17,11 +17,11 @@ from crc32c import crc32c
 from replog.log import recovery
 from replog.log.config import LogConfig
 from replog.log.disk import Disk
-from replog.log.durability import LogFlush
+from replog.log.durability import DurableLog
 from replog.log.epoch_file import EpochFile
 from replog.log.errors import OffsetsNotContiguous
 from replog.log.files import folder_for_deletion
-from replog.log.identity import identify, sync_identity
+from replog.log.identity import identify
 from replog.log.producer_snapshot import ProducerSnapshots
 from replog.log.reading import ReadableLog
 from replog.log.results import (
@@ -48,7 +48,7 @@ _INDEX_ENTRY_BYTES_MAX: Final = 12
 _POSITION_MAX: Final = 2**31 - 1
 
 
-class PartitionLog(ReadableLog, ShrinkingLog):
+class PartitionLog(ReadableLog, ShrinkingLog, DurableLog):
     """See the module's text. Make one with `open`."""
 
     def __init__(
@@ -63,25 +63,20 @@ class PartitionLog(ReadableLog, ShrinkingLog):
         report: RecoveryReport,
     ) -> None:
         """Use `open`."""
-        super().__init__()
+        ShrinkingLog.__init__(self)
+        DurableLog.__init__(self)
         self._disk = disk
         self._segments = segments
         self._active = segments[-1]
         self._epochs = epochs
         self._loaded: list[Segment] = []  # sealed ones with indexes in memory, latest used last
-        self._names = 1  # changes of the folder so far, and how many of them are durable
-        self._names_synced = 0
         self._cuts = 0  # truncations so far: a flush that was begun before one proves nothing
-        # Where it was truncated, or may have been, until that is on stable storage.
-        self.unsynced_cut: int | None = None
-        self._flushes: list[LogFlush] = []  # under way
         self.directory = directory
         self.config = config
         self.topic_id = topic_id
         self.recovery = report
         self.log_start_offset = segments[0].base_offset
         self.log_end_offset = self._active.next_offset
-        self.recovery_point = 0  # everything below was flushed
         self.snapshots = ProducerSnapshots(disk, directory)
         self.snapshots.load(self.log_end_offset)
         self.aborted = AbortedTransactions(disk, directory, segments)
@@ -424,63 +419,7 @@ class PartitionLog(ReadableLog, ShrinkingLog):
         self.snapshots.cut(end_offset)
         self.aborted.cut(end_offset)
 
-    # Durability ---------------------------------------------------------------------------------
-
-    @property
-    def certain_end(self) -> int:
-        """No power cut leaves other records below this offset than are there now. A truncation that
-        is not synced may come undone: what was cut off would stand there again."""
-        return self.log_end_offset if self.unsynced_cut is None else self.unsynced_cut
-
-    def flush(self) -> int:
-        """Everything appended so far is on stable storage; returns the new recovery point.
-
-        Waits for the device. Raises DiskError: then the pages are lost for good, do not try again.
-        """
-        self._flush_names()
-        for segment in self._segments:
-            if segment is self._active:
-                segment.sync_bytes()  # recovery looks behind what its indexes say
-            else:
-                segment.sync()
-        self.recovery_point = self.log_end_offset
-        self.unsynced_cut = None
-        return self.recovery_point
-
-    def begin_flush(self, *, to_end: bool) -> LogFlush:
-        """The work of making sealed segments durable, or all that was appended so far, for another
-        thread; then `flushed`."""
-        active = self._active
-        flush = LogFlush(
-            [s for s in self._segments[:-1] if s.dirty or s.entries_dirty],
-            active.file if to_end else None,
-            offset=self.log_end_offset if to_end else active.base_offset,
-            cuts=self._cuts,
-            names=self._names,
-            flush_names=self._sync_names,
-        )
-        self._flushes.append(flush)
-        return flush
-
-    def flushed(self, flush: LogFlush) -> int:
-        """`flush` ended without an error; returns the recovery point."""
-        self._flushes.remove(flush)
-        self._names_synced = max(self._names_synced, flush.names)
-        if flush.cuts == self._cuts:
-            self.recovery_point = max(self.recovery_point, flush.offset)
-            if self.unsynced_cut is not None and (flush.to_end or self.unsynced_cut < flush.offset):
-                self.unsynced_cut = None
-        return self.recovery_point
-
-    def _flush_names(self) -> None:
-        self._sync_names()
-        self._names_synced = self._names
-
-    def _sync_names(self) -> None:
-        self._epochs.sync()
-        self.aborted.sync()
-        if self._names_synced < self._names:
-            sync_identity(self._disk, self.directory)
+    # The end -----------------------------------------------------------------------------------
 
     def close(self) -> int:
         """Complete the indexes, flush, close; returns the recovery point. Raises DiskError.

@@ -375,7 +375,7 @@ ROWS: Final = (
     ("transaction.two.phase.commit.enable", "boolean", "false", True, False),
     ("transactional.id.expiration.ms", "int", "604800000", True, False, ">=1"),
     ("unclean.leader.election.enable", "boolean", "false", False, True),
-    ("unclean.leader.election.interval.ms", "long", "300000", True, False),
+    ("unclean.leader.election.interval.ms", "long", "300000", True, True, ">=1"),
     ("zookeeper.clientCnxnSocket", "string", None, True, False),
     ("zookeeper.connect", "string", None, True, True),
     ("zookeeper.connection.timeout.ms", "int", None, True, True, ">=1"),

@@ -276,6 +276,10 @@ DOCS: Final[dict[str, str]] = {
     "unclean.leader.election.enable": (
         "A replica that may lack committed records may lead when no other can."
     ),
+    "unclean.leader.election.interval.ms": (
+        "How often the controller looks for partitions that lack a leader although anybody may "
+        "lead."
+    ),
     "zookeeper.connect": "Another spelling of replog.coordinator=zk://..., without the zk://.",
     "zookeeper.connection.timeout.ms": (
         "How long a broker that starts waits for a ZooKeeper server; zookeeper.session.timeout.ms "

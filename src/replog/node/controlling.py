@@ -52,6 +52,7 @@ from replog.node.fencing import Fencing
 from replog.node.power_cuts import PowerCuts
 from replog.node.pushes import Pushes
 from replog.node.rebalancing import Rebalancing
+from replog.node.unclean_elections import UncleanElections
 
 if TYPE_CHECKING:
     from replog.node.node import Node
@@ -113,7 +114,7 @@ class Controlling:
         self._broker_change_queued = False
         self._pumping = False
         self._power_cuts = PowerCuts(node)
-        self._rebalancing = Rebalancing(node)
+        self._looks = (Rebalancing(node), UncleanElections(node))
         self._admin_nodes = AdminNodes(node)
 
     # ---- what others ask -------------------------------------------------------------------
@@ -207,7 +208,8 @@ class Controlling:
         pushes, self._pushes = self._pushes, None
         fencing, self._fencing = self._fencing, None
         self._power_cuts.stop()
-        self._rebalancing.stop()
+        for look in self._looks:
+            look.stop()
         self._admin_nodes.forget()
         if pushes is not None:
             pushes.stop()
@@ -437,7 +439,8 @@ class Controlling:
         self._pushes.begin()
         if self._fencing is not None:
             self._fencing.start()
-        self._rebalancing.start()
+        for look in self._looks:
+            look.start()
         self._admin_nodes.look()
         if self._image is not None:
             self._power_cuts.consider([tp for tp, _ in self._image.cluster.partitions()])

@@ -15,7 +15,7 @@ from replog.core.controller.preferred import elect_preferred, imbalanced
 from replog.core.controller.state import Draft
 from replog.model.errors import ErrorCode, Refused
 from replog.model.outputs import Level
-from replog.node.timers import Timer
+from replog.node.looks import Look
 
 if TYPE_CHECKING:
     from replog.node.node import Node
@@ -25,29 +25,18 @@ if TYPE_CHECKING:
 MOVED_MAX = 1_000
 
 
-class Rebalancing:
-    """The timer of one controllership after the other."""
+class Rebalancing(Look):
+    """The look of one controllership after the other."""
 
     def __init__(self, node: Node) -> None:
-        self._node = node
-        self._timer: Timer | None = None
+        def interval_ms() -> int:
+            return 1_000 * node.config.int("leader.imbalance.check.interval.seconds")
 
-    def start(self) -> None:
-        """This broker has become the controller."""
-        self.stop()
-        seconds = self._node.config.int("leader.imbalance.check.interval.seconds")
-        self._timer = self._node.timers.call_at(self._node.now_ms + seconds * 1000, self._check)
+        super().__init__(node, interval_ms, self._consider)
 
-    def stop(self) -> None:
-        """It is the controller no more."""
-        if self._timer is not None:
-            self._timer.cancel()
-            self._timer = None
-
-    def _check(self) -> None:
+    def _consider(self) -> None:
         node = self._node
-        self.start()
-        if node.config.auto_leader_rebalance_enable and node.controlling.active:
+        if node.config.auto_leader_rebalance_enable:
             node.controlling.submit(self._plan, _failed)
 
     def _plan(self, draft: Draft) -> Callable[[], None]:

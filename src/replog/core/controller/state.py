@@ -5,7 +5,7 @@ that multi is durable does `ControllerImage.apply` take the draft over, and tell
 that brokers can be told.
 """
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import islice
 
@@ -334,10 +334,12 @@ class Draft:
         self.brokers_changed = True
         self.reconcile()
 
-    def reconcile(self) -> None:
-        """Bring every partition into line with the broker table."""
+    def reconcile(
+        self, partitions: Iterable[tuple[TopicPartition, PartitionRecord]] | None = None
+    ) -> None:
+        """Bring every partition, or each of `partitions`, into line with the broker table."""
         liveness = self.liveness
-        for tp, record in list(self.partitions()):
+        for tp, record in list(self.partitions() if partitions is None else partitions):
             rules = self.rules(tp.topic)
             change = reconcile(
                 record,
