@@ -1,4 +1,4 @@
-"""Altering configurations: what both APIs for it have in common.
+"""Altering configurations: both APIs for it, which differ in what a resource says.
 
 A broker's settings are judged by that broker, with its own file at hand, and only then passed on;
 everything is judged by the controller, which stores what may be stored in one multi. The answer
@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from replog.core.config_changes import (
     ALL_BROKERS,
@@ -23,7 +23,10 @@ from replog.model.config import ConfigError
 from replog.model.config_resources import ResourceType
 from replog.model.errors import ErrorCode, Refused
 from replog.model.ids import NO_BROKER
-from replog.model.messages import Response
+from replog.model.inputs import Received
+from replog.model.messages import Message
+from replog.model.messages import alter_configs as replaced
+from replog.model.messages import incremental_alter_configs as altered_each
 from replog.node.handlers.admin import AdminCall
 from replog.node.handlers.create_topics import when_told
 
@@ -33,8 +36,91 @@ if TYPE_CHECKING:
 Resource = tuple[int, str]
 Refusals = Mapping[Resource, Refused]
 
+EVERYTHING: Resource = (NO_BROKER, "")  # a refusal of this one is one of all
 
-def refused_here(node: Node, changes: Sequence[ConfigChange]) -> dict[Resource, Refused]:
+AnyRequest = replaced.AlterConfigsRequest | altered_each.IncrementalAlterConfigsRequest
+AnyResponse = replaced.AlterConfigsResponse | altered_each.IncrementalAlterConfigsResponse
+AnyResult = replaced.AlterConfigsResourceResponse | altered_each.AlterConfigsResourceResponse
+
+
+class Alterations:
+    """One of the two APIs. `change_of` reads a resource of its requests."""
+
+    def __init__(
+        self,
+        request: type[AnyRequest],
+        response: type[AnyResponse],
+        result: type[AnyResult],
+        change_of: Callable[[Any], ConfigChange],
+    ) -> None:
+        self._request = request
+        self._response = response
+        self._result = result
+        self._change_of = change_of
+
+    def handle(self, node: Node, request: Received, message: AnyRequest) -> Message | None:
+        """Refuse what this broker can tell, and have the controller do the rest."""
+        refused = _refused_here(node, self._changes(message))
+        rest: list[Any] = [
+            r for r in message.resources if (r.resource_type, r.resource_name) not in refused
+        ]
+        here = self._answer(message, refused)
+        if not rest:
+            return here
+
+        def join(response: Message) -> None:
+            if isinstance(response, self._response):
+                there = {(r.resource_type, r.resource_name): r for r in response.responses}
+                joined: list[Any] = [
+                    there.get((r.resource_type, r.resource_name), r) for r in here.responses
+                ]
+                response.responses = joined
+            node.reply(request, response)
+
+        passed = self._request(resources=rest, validate_only=message.validate_only)
+        node.forwarding.pass_on(node, request, passed, respond=join)
+        return None
+
+    def execute(self, node: Node, message: AnyRequest, call: AdminCall) -> None:
+        """Carry it out on the controller; `call` is answered exactly once."""
+
+        def answer(refusals: Refusals) -> None:
+            response = self._answer(message, refusals)
+            whole = refusals.get(EVERYTHING)
+            if whole is None:
+                call.answer(response)
+            else:
+                call.fail(whole.error, response)
+
+        call.limit(node, self.refuse(message, ErrorCode.REQUEST_TIMED_OUT))
+        _execute(
+            node, call, self._changes(message), validate_only=message.validate_only, answer=answer
+        )
+
+    def refuse(self, message: AnyRequest, error: ErrorCode) -> AnyResponse:
+        """The answer that refuses everything."""
+        return self._answer(message, _refuse_all(error))
+
+    def _changes(self, message: AnyRequest) -> list[ConfigChange]:
+        return [self._change_of(resource) for resource in message.resources]
+
+    def _answer(self, message: AnyRequest, refusals: Refusals) -> AnyResponse:
+        whole = refusals.get(EVERYTHING, Refused(ErrorCode.NONE))
+        results: list[Any] = []
+        for resource in message.resources:
+            refused = refusals.get((resource.resource_type, resource.resource_name), whole)
+            results.append(
+                self._result(
+                    error_code=refused.error,
+                    error_message=refused.message,
+                    resource_type=resource.resource_type,
+                    resource_name=resource.resource_name,
+                )
+            )
+        return self._response(responses=results)
+
+
+def _refused_here(node: Node, changes: Sequence[ConfigChange]) -> dict[Resource, Refused]:
     """What the broker that was asked refuses at once."""
     counts = Counter((change.kind, change.name) for change in changes)
     found: dict[Resource, Refused] = {}
@@ -84,7 +170,7 @@ def _refuse_broker(node: Node, change: ConfigChange) -> Refused | None:
     return None
 
 
-def execute(
+def _execute(
     node: Node,
     call: AdminCall,
     changes: Sequence[ConfigChange],
@@ -92,10 +178,7 @@ def execute(
     validate_only: bool,
     answer: Callable[[Refusals], None],
 ) -> None:
-    """Carry `changes` out on the controller; `answer` is told which of them are refused.
-
-    A refusal of the resource (NO_BROKER, "") is one of all.
-    """
+    """Carry `changes` out on the controller; `answer` is told which of them are refused."""
 
     def plan(draft: Draft) -> Callable[[], None]:
         if call.answered:
@@ -116,24 +199,12 @@ def execute(
         draft.reconcile()  # who may lead, and without whom, depends on settings too
         return lambda: when_told(node, call, set(), lambda: answer(refusals))
 
-    node.controlling.submit(plan, lambda error: answer(refuse_all(error)))
+    node.controlling.submit(plan, lambda error: answer(_refuse_all(error)))
 
 
-def settle(call: AdminCall, refusals: Refusals, response: Response) -> None:
-    """Answer `call` with what became of each resource, or give it back as a whole."""
-    whole = refusals.get(EVERYTHING)
-    if whole is None:
-        call.answer(response)
-    else:
-        call.fail(whole.error, response)
-
-
-def refuse_all(error: ErrorCode) -> dict[Resource, Refused]:
+def _refuse_all(error: ErrorCode) -> dict[Resource, Refused]:
     """The refusals of a request that was not carried out at all."""
     return {EVERYTHING: Refused(error)}
-
-
-EVERYTHING: Resource = (NO_BROKER, "")
 
 
 def _judge(node: Node, draft: Draft, change: ConfigChange) -> dict[str, str] | Refused:

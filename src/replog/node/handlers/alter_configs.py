@@ -9,94 +9,26 @@ subscriptions; see `config_alterations`.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import TYPE_CHECKING
-
 from replog.core.config_changes import Alteration, ConfigChange
-from replog.model.errors import ErrorCode, Refused
-from replog.model.inputs import Received
-from replog.model.messages import Message
 from replog.model.messages.alter_configs import (
     AlterConfigsRequest,
     AlterConfigsResource,
     AlterConfigsResourceResponse,
     AlterConfigsResponse,
 )
-from replog.node import config_alterations
-from replog.node.config_alterations import EVERYTHING, Refusals, refuse_all
-from replog.node.handlers.admin import AdminCall
-
-if TYPE_CHECKING:
-    from replog.node.node import Node
+from replog.node.config_alterations import Alterations
 
 
-def handle(node: Node, request: Received, message: AlterConfigsRequest) -> Message | None:
-    """Refuse what this broker can tell, and have the controller do the rest."""
-    refused = config_alterations.refused_here(node, _changes(message.resources))
-    rest = [r for r in message.resources if (r.resource_type, r.resource_name) not in refused]
-    here = _responses(message.resources, refused)
-    if not rest:
-        return AlterConfigsResponse(responses=here)
-
-    def join(response: Message) -> None:
-        if isinstance(response, AlterConfigsResponse):
-            there = {(r.resource_type, r.resource_name): r for r in response.responses}
-            response.responses = [there.get((r.resource_type, r.resource_name), r) for r in here]
-        node.reply(request, response)
-
-    message = AlterConfigsRequest(resources=rest, validate_only=message.validate_only)
-    node.forwarding.pass_on(node, request, message, respond=join)
-    return None
-
-
-def execute(node: Node, message: AlterConfigsRequest, call: AdminCall) -> None:
-    """Carry it out on the controller; `call` is answered exactly once."""
-
-    def answer(refusals: Refusals) -> None:
-        response = AlterConfigsResponse(responses=_responses(message.resources, refusals))
-        config_alterations.settle(call, refusals, response)
-
-    call.limit(node, refuse(message, ErrorCode.REQUEST_TIMED_OUT))
-    config_alterations.execute(
-        node,
-        call,
-        _changes(message.resources),
-        validate_only=message.validate_only,
-        answer=answer,
+def _change_of(resource: AlterConfigsResource) -> ConfigChange:
+    return ConfigChange(
+        resource.resource_type,
+        resource.resource_name,
+        tuple(Alteration(config.name, config.value) for config in resource.configs),
+        anew=True,
     )
 
 
-def refuse(message: AlterConfigsRequest, error: ErrorCode) -> AlterConfigsResponse:
-    """The answer that refuses everything."""
-    return AlterConfigsResponse(responses=_responses(message.resources, refuse_all(error)))
-
-
-def _changes(resources: Sequence[AlterConfigsResource]) -> list[ConfigChange]:
-    return [
-        ConfigChange(
-            resource.resource_type,
-            resource.resource_name,
-            tuple(Alteration(config.name, config.value) for config in resource.configs),
-            anew=True,
-        )
-        for resource in resources
-    ]
-
-
-def _responses(
-    resources: Sequence[AlterConfigsResource], refusals: Refusals
-) -> list[AlterConfigsResourceResponse]:
-    fine = Refused(ErrorCode.NONE)
-    whole = refusals.get(EVERYTHING, fine)
-    responses = []
-    for resource in resources:
-        refused = refusals.get((resource.resource_type, resource.resource_name), whole)
-        responses.append(
-            AlterConfigsResourceResponse(
-                error_code=refused.error,
-                error_message=refused.message,
-                resource_type=resource.resource_type,
-                resource_name=resource.resource_name,
-            )
-        )
-    return responses
+_api = Alterations(
+    AlterConfigsRequest, AlterConfigsResponse, AlterConfigsResourceResponse, _change_of
+)
+handle, execute, refuse = _api.handle, _api.execute, _api.refuse
