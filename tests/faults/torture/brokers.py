@@ -161,6 +161,9 @@ class Brokers:
         if self._proxy is not None:
             self._proxy.kill()
             self._proxy.wait(STOP_TIMEOUT_S)
+            for pipe in (self._proxy.stdin, self._proxy.stdout):
+                if pipe is not None:
+                    pipe.close()
         for log in self._logs:
             log.close()
         self._logs.clear()
