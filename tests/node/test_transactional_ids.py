@@ -28,8 +28,8 @@ Given = tuple[int, int]
 class Broker(GroupBroker):
     """Broker 1 with a coordinator in memory, leading the only partition of transactional ids."""
 
-    def __init__(self, state: PartitionRecord | None = None) -> None:
-        super().__init__(None)
+    def __init__(self, state: PartitionRecord | None = None, **given: str) -> None:
+        super().__init__(None, **given)
         self.tree = MemTree()
         self.asked: list[Output] = []
         self.state(state or record(1))
@@ -83,6 +83,14 @@ class Broker(GroupBroker):
             partition, PeerIdentity(2, 102), partition.log_end_offset
         )
         self.wait(0)
+
+
+def kept(b: Broker) -> list[Record]:
+    """What is in the log."""
+    partition = b.node.partitions.get(STATE)
+    assert partition is not None
+    read = partition.log.read(0, 1 << 20, upto=partition.log_end_offset, min_one=True)
+    return list(read_records(read.range.read()))
 
 
 def test_each_start_of_a_producer_raises_the_epoch() -> None:
@@ -177,20 +185,89 @@ def test_transaction_timeouts_past_the_limits(timeout_ms: int) -> None:
     assert answer.error_code == ErrorCode.INVALID_TRANSACTION_TIMEOUT
 
 
+# ---- ids that nobody uses any more --------------------------------------------------------------
+
+EXPIRY = {
+    "transactional__id__expiration__ms": "10000",
+    "transaction__remove__expired__transaction__cleanup__interval__ms": "1000",
+}
+
+
+def test_an_id_that_nobody_uses_is_forgotten() -> None:
+    b = Broker(**EXPIRY)
+    assert b.given(b.init()) == (0, 0)
+    b.init(name="used")
+    b.wait(9_000)
+    assert b.given(b.init(name="used")) == (1, 1)
+    b.wait(2_500)
+    assert kept(b)[-1].value is None, "a tombstone lets compaction drop the rest"
+    assert b.given(b.init((0, 0))) == (2, 0), "it begins anew, whatever its producer names"
+    assert b.given(b.init(name="used")) == (1, 2)
+
+
+def test_it_stays_forgotten_under_the_next_coordinator() -> None:
+    b = Broker(**EXPIRY)
+    b.init()
+    b.wait(12_000)
+    b.state(record(1, epoch=1))
+    assert b.given(b.init()) == (1, 0)
+
+
+def test_the_next_coordinator_counts_from_the_last_use() -> None:
+    b = Broker(**EXPIRY)
+    b.init()
+    b.wait(6_000)
+    b.state(record(1, epoch=1))
+    b.wait(2_000)
+    assert b.given(b.init()) == (0, 1)
+    b.wait(6_000)
+    b.state(record(1, epoch=2))
+    b.wait(6_000)
+    assert b.given(b.init()) == (1, 0)
+
+
+def test_nobody_gets_an_id_that_is_about_to_be_forgotten() -> None:
+    b = Broker(record(1, 2), **EXPIRY)
+    token = b.init()
+    b.ids_follower_has_all()
+    assert b.given(token) == (0, 0)
+    b.wait(11_500)
+    assert b.given(b.init()) == ErrorCode.CONCURRENT_TRANSACTIONS
+    b.wait(6_000)  # the follower is slow: the write has timed out, and may still take effect
+    assert b.given(b.init()) == ErrorCode.CONCURRENT_TRANSACTIONS
+    b.ids_follower_has_all()
+    token = b.init()
+    b.ids_follower_has_all()
+    assert b.given(token) == (1, 0)
+
+
+def test_an_open_transaction_is_never_forgotten() -> None:
+    b = Broker(**EXPIRY)
+    value = TransactionLogValue(
+        producer_id=50, producer_epoch=3, transaction_timeout_ms=1000, transaction_status=1
+    )
+    key = encode_key(TransactionLogKey(transactional_id="x"))
+    batch = bytearray(build_batch([Record(0, b.wall_ms, key, encode_value(value, 1))]))
+    partition = b.node.partitions.get(STATE)
+    assert partition is not None
+    b.node.partitions.append(partition, batch, lambda error, offset: None, 1000)
+    b.state(record(1, epoch=1))
+    b.wait(20_000)
+    assert b.given(b.init()) == ErrorCode.INVALID_TXN_STATE
+
+
 # ---- what is in the log -----------------------------------------------------------------------
 
 
 def test_the_record_as_kafka_writes_it() -> None:
     b = Broker()
     b.init()
-    partition = b.node.partitions.get(STATE)
-    assert partition is not None
-    read = partition.log.read(0, 10_000, upto=1, min_one=True)
-    (kept,) = read_records(read.range.read())
-    assert kept.key == encode_key(TransactionLogKey(transactional_id="x"))
-    assert kept.value is not None
-    assert kept.value[:2] == b"\x00\x01"
-    value = decode_value(TransactionLogValue, kept.value)
+    (found,) = kept(b)
+    assert found.key == encode_key(TransactionLogKey(transactional_id="x"))
+    assert found.value is not None
+    assert found.value[:2] == b"\x00\x01"
+    value = decode_value(TransactionLogValue, found.value)
+    assert value.transaction_last_update_timestamp_ms == b.wall_ms
     assert (value.producer_id, value.producer_epoch) == (0, 0)
     assert (value.transaction_status, value.transaction_partitions) == (0, None)
     assert value.transaction_start_timestamp_ms == -1

@@ -267,12 +267,18 @@ DOCS: Final[dict[str, str]] = {
         "Send buffer of connections; counts only when set, the system's own is faster."
     ),
     "transaction.max.timeout.ms": "Longest time-out that a transactional producer may ask for.",
+    "transaction.remove.expired.transaction.cleanup.interval.ms": (
+        "How often transactional ids that have expired are looked for."
+    ),
     "transaction.state.log.min.isr": (
         "In-sync replicas that the topic with the transactional ids needs to take a write."
     ),
     "transaction.state.log.num.partitions": "Partitions of the topic with the transactional ids.",
     "transaction.state.log.replication.factor": "Replicas of the topic with the transactional ids.",
     "transaction.state.log.segment.bytes": "Segment size of the topic with the transactional ids.",
+    "transactional.id.expiration.ms": (
+        "How long a transactional id is kept that no producer asks for."
+    ),
     "unclean.leader.election.enable": (
         "A replica that may lack committed records may lead when no other can."
     ),

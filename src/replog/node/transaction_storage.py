@@ -32,10 +32,20 @@ class IdStored:
     transactional_id: str
     identity: ProducerIdentity | None
     at_rest: bool = True  # no transaction is open
+    updated_ms: int = 0  # by the wall clock
 
 
-def to_batch(change: IdStored, identity: ProducerIdentity, *, wall_ms: int) -> bytearray:
-    """The record of an identity, ready to be appended."""
+def to_batch(change: IdStored, *, wall_ms: int) -> bytearray:
+    """The record of a change, ready to be appended."""
+    key = encode_key(TransactionLogKey(transactional_id=change.transactional_id))
+    return bytearray(build_batch([Record(0, wall_ms, key, _value(change))]))
+
+
+def _value(change: IdStored) -> bytes | None:
+    """None: a tombstone."""
+    identity = change.identity
+    if identity is None:
+        return None
     value = TransactionLogValue(
         producer_id=identity.producer_id,
         previous_producer_id=identity.previous_id,
@@ -43,12 +53,10 @@ def to_batch(change: IdStored, identity: ProducerIdentity, *, wall_ms: int) -> b
         transaction_timeout_ms=identity.timeout_ms,
         transaction_status=EMPTY,
         transaction_partitions=None,
-        transaction_last_update_timestamp_ms=wall_ms,
+        transaction_last_update_timestamp_ms=change.updated_ms,
         transaction_start_timestamp_ms=NO_START,
     )
-    key = encode_key(TransactionLogKey(transactional_id=change.transactional_id))
-    record = Record(0, wall_ms, key, encode_value(value, VALUE_VERSION))
-    return bytearray(build_batch([record]))
+    return encode_value(value, VALUE_VERSION)
 
 
 def from_record(record: Record) -> IdStored | None:
@@ -67,4 +75,9 @@ def from_record(record: Record) -> IdStored | None:
         timeout_ms=value.transaction_timeout_ms,
         previous_id=value.previous_producer_id,
     )
-    return IdStored(transactional_id, identity, value.transaction_status in AT_REST)
+    return IdStored(
+        transactional_id,
+        identity,
+        at_rest=value.transaction_status in AT_REST,
+        updated_ms=value.transaction_last_update_timestamp_ms,
+    )

@@ -21,6 +21,7 @@ from replog.core.transaction.identity import (
 from replog.model.errors import ErrorCode, Refused
 from replog.model.ids import TRANSACTION_STATE_TOPIC, TopicPartition
 from replog.model.outputs import Level
+from replog.node.id_expiry import IdExpiry
 from replog.node.led_log import LedLog, Written, seen_by_clients
 from replog.node.log_replay import LogReplay
 from replog.node.transaction_storage import IdStored, from_record, to_batch
@@ -37,25 +38,31 @@ WRITE_TIMEOUT_MS = 5_000
 InitDone = Callable[[ErrorCode, ProducerIdentity | None], None]
 
 
-class _Entry(Written):
+class IdEntry(Written):
     """One transactional id."""
 
-    __slots__ = ("at_rest", "busy", "identity")
+    __slots__ = ("at_rest", "busy", "identity", "updated_ms")
 
     def __init__(self) -> None:
         super().__init__()
         self.identity: ProducerIdentity | None = None  # as it is committed
         self.at_rest = True
-        self.busy = False  # a request is being answered; others have to come again
+        self.updated_ms = 0  # by the wall clock
+        self.busy = False  # something is being written; who asks has to come again
+
+    @property
+    def idle(self) -> bool:
+        """No transaction is open, and nothing about it is under way."""
+        return self.at_rest and not self.busy and not self.writing
 
 
-class _IdPartition:
+class IdPartition:
     """The ids of one partition, in one leader epoch."""
 
     def __init__(self, node: Node, partition: Partition) -> None:
         self._node = node
-        self.log: LedLog[_Entry, IdStored] = LedLog(node, partition, apply=_apply)
-        self.entries: dict[str, _Entry] = {}
+        self.log: LedLog[IdEntry, IdStored] = LedLog(node, partition, apply=_apply)
+        self.entries: dict[str, IdEntry] = {}
         self.refusal = ErrorCode.COORDINATOR_LOAD_IN_PROGRESS  # NONE: it serves
 
     def load(self) -> None:
@@ -72,11 +79,18 @@ class _IdPartition:
         if change.identity is None:
             self.entries.pop(change.transactional_id, None)
         else:
-            _apply(self.entries.setdefault(change.transactional_id, _Entry()), change)
+            _apply(self.entries.setdefault(change.transactional_id, IdEntry()), change)
+
+    def dispose(self, transactional_id: str, entry: IdEntry) -> None:
+        """Keep nothing of an id of which nothing is known, or becomes known."""
+        nothing = entry.identity is None and not entry.busy and not entry.writing
+        if nothing and self.entries.get(transactional_id) is entry:
+            del self.entries[transactional_id]
 
     def _on_loaded(self, readable: bool) -> None:
         self.refusal = ErrorCode.NONE if readable else ErrorCode.COORDINATOR_NOT_AVAILABLE
         if readable:
+            IdExpiry(self._node, self).start()
             self._node.report(
                 Level.INFO,
                 f"{self.log.partition.tp}: coordinates {len(self.entries)} transactional ids "
@@ -84,9 +98,10 @@ class _IdPartition:
             )
 
 
-def _apply(entry: _Entry, change: IdStored) -> None:
+def _apply(entry: IdEntry, change: IdStored) -> None:
     entry.identity = change.identity
     entry.at_rest = change.at_rest
+    entry.updated_ms = change.updated_ms
 
 
 class TransactionalIds:
@@ -94,13 +109,13 @@ class TransactionalIds:
 
     def __init__(self, node: Node) -> None:
         self._node = node
-        self._homes: dict[int, _IdPartition] = {}
+        self._homes: dict[int, IdPartition] = {}
 
     # ---- leadership and finding --------------------------------------------------------------
 
     def on_leader(self, partition: Partition) -> None:
         """This broker leads the partition now, or leads it anew in a later epoch."""
-        home = self._homes[partition.tp.partition] = _IdPartition(self._node, partition)
+        home = self._homes[partition.tp.partition] = IdPartition(self._node, partition)
         home.load()
 
     def on_not_leader(self, tp: TopicPartition) -> None:
@@ -116,7 +131,7 @@ class TransactionalIds:
             count = len(topic.partitions)
         return TopicPartition(TRANSACTION_STATE_TOPIC, partition_for(transactional_id, count))
 
-    def _home_of(self, transactional_id: str) -> _IdPartition | ErrorCode:
+    def _home_of(self, transactional_id: str) -> IdPartition | ErrorCode:
         home = self._homes.get(self.partition_of(transactional_id).partition)
         if home is None or not home.log.current:
             return ErrorCode.NOT_COORDINATOR
@@ -143,7 +158,7 @@ class TransactionalIds:
             if len(home.entries) >= IDS_MAX:
                 on_done(ErrorCode.COORDINATOR_NOT_AVAILABLE, None)
                 return
-            entry = home.entries[transactional_id] = _Entry()
+            entry = home.entries[transactional_id] = IdEntry()
         if entry.busy or entry.writing:
             on_done(ErrorCode.CONCURRENT_TRANSACTIONS, None)
             return
@@ -159,9 +174,9 @@ class _Init:
     def __init__(
         self,
         node: Node,
-        home: _IdPartition,
+        home: IdPartition,
         transactional_id: str,
-        entry: _Entry,
+        entry: IdEntry,
         on_done: InitDone,
     ) -> None:
         self._node = node
@@ -198,8 +213,8 @@ class _Init:
         if decided == self._entry.identity:
             self._finish(ErrorCode.NONE, decided)
             return
-        change = IdStored(self._id, decided)
-        batch = to_batch(change, decided, wall_ms=self._node.wall_ms)
+        change = IdStored(self._id, decided, updated_ms=self._node.wall_ms)
+        batch = to_batch(change, wall_ms=self._node.wall_ms)
 
         def written(error: ErrorCode) -> None:
             seen = seen_by_clients(error)
@@ -209,8 +224,5 @@ class _Init:
 
     def _finish(self, error: ErrorCode, identity: ProducerIdentity | None) -> None:
         self._entry.busy = False
-        entries = self._home.entries
-        came_to_nothing = self._entry.identity is None and not self._entry.writing
-        if came_to_nothing and entries.get(self._id) is self._entry:
-            del entries[self._id]
+        self._home.dispose(self._id, self._entry)
         self._on_done(error, identity)
