@@ -9,8 +9,10 @@ from collections.abc import Sequence
 
 import pytest
 from tests.runtime.stub import Client, StubNode, ask, named, serving
+from tests.runtime.test_jobs import wait_until
 
 from replog.log.disk import DiskError
+from replog.model.config import BrokerConfig
 from replog.model.coordination import Create, Operation
 from replog.model.inputs import Input, JobDone, Received, SessionEnded, SessionStarted
 from replog.model.listeners import Listener as Address
@@ -20,6 +22,7 @@ from replog.model.outputs import (
     Level,
     Output,
     ReadCoordinator,
+    Reconfigured,
     Reply,
     Report,
     RunJob,
@@ -98,6 +101,22 @@ def test_work_of_requests_has_threads_of_its_own() -> None:
         assert node.threads == {"io-0", "io-1"}
         node.release.set()
         assert [client.name() for _ in range(5)] == ["done"] * 5
+
+
+def test_the_threads_for_requests_change_while_they_work() -> None:
+    node = Worker()
+    with serving(node, Limits(request_threads=1)) as server, Client(server.port) as client:
+        client.send(*(ask("work") for _ in range(3)))
+        node.wait(lambda n: len(n.received) == 3)
+        server.barrier()
+        assert server.host.requests_waiting == 2
+        more = {"node.id": "1", "num.io.threads": "3"}
+        server.carry(Reconfigured(BrokerConfig(more)))
+        server.barrier()
+        assert server.host.requests_waiting == 0
+        wait_until(lambda: node.threads == {"io-0", "io-1", "io-2"})
+        node.release.set()
+        assert [client.name() for _ in range(3)] == ["done"] * 3
 
 
 def test_nothing_is_read_from_clients_while_too_much_work_waits() -> None:

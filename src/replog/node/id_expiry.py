@@ -53,13 +53,12 @@ class IdExpiry:
             node.timers.call_at(node.now_ms, lambda: self._search_some(rest))
 
     def _forget(self, transactional_id: str, entry: IdEntry) -> None:
+        """While the tombstone is on its way, no producer is given the id."""
         home = self._home
 
         def done(_error: ErrorCode) -> None:
-            entry.busy = False
             home.dispose(transactional_id, entry)  # what failed is found again the next time
 
-        entry.busy = True  # no producer is given what is about to go
         change = IdStored(transactional_id, None)
         batch = to_batch(change, wall_ms=self._node.wall_ms)
         home.log.write(entry, [change], batch, done, timeout_ms=WRITE_TIMEOUT_MS)

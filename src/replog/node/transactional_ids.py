@@ -48,7 +48,7 @@ class IdEntry(Written):
         self.identity: ProducerIdentity | None = None  # as it is committed
         self.at_rest = True
         self.updated_ms = 0  # by the wall clock
-        self.busy = False  # something is being written; who asks has to come again
+        self.busy = False  # a request is being answered; others have to come again
 
     @property
     def idle(self) -> bool:

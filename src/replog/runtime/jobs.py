@@ -30,21 +30,26 @@ class Jobs:
 
     def run(self, job: RunJob) -> None:
         """Exactly one JobDone with the job's token follows."""
-        if len(self._threads) < self.threads_max:
-            name = f"{self._name}-{len(self._threads)}"
-            thread = threading.Thread(target=self._serve, name=name, daemon=True)
-            self._threads.append(thread)
-            thread.start()
         self._queue.put(job)
+        self._start(1)
 
     def resize(self, threads_max: int) -> None:
-        """From now on there are so many threads at most: surplus ones end behind the jobs that
-        are there."""
+        """From now on there are so many threads at most: jobs that wait get those that are new,
+        and surplus ones end behind the jobs that are there."""
         self.threads_max = threads_max
+        self._start(self._queue.qsize())
         for _ in self._threads[threads_max:]:
             self._queue.put(None)
         # Which of them end is the queue's affair: what is kept here are as many as stay.
         del self._threads[threads_max:]
+
+    def _start(self, jobs: int) -> None:
+        """Have a thread more for each of so many jobs, as long as there may be more."""
+        for _ in range(min(jobs, self.threads_max - len(self._threads))):
+            name = f"{self._name}-{len(self._threads)}"
+            thread = threading.Thread(target=self._serve, name=name, daemon=True)
+            self._threads.append(thread)
+            thread.start()
 
     def close(self, timeout_s: float) -> None:
         """Take no more jobs, and give those under way some time."""
