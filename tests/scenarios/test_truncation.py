@@ -219,3 +219,35 @@ def test_a_follower_that_ends_below_the_leaders_start_begins_anew_there(town: To
     assert epochs(town, 1)[0][1] == 4, "epochs begin where the log does"
     assert produce(town, b"more") is ErrorCode.NONE
     town.run_until(lambda: values(town, 1)[-1] == b"more")
+
+
+@pytest.mark.scenario(53)
+@pytest.mark.parametrize("before", [3, 5])
+@pytest.mark.parametrize("written", [0, 2, 9])
+def test_a_follower_that_begins_behind_where_histories_part_begins_anew(
+    town: Town, before: int, written: int
+) -> None:
+    """An unclean election, and the records at which they part are deleted: going on at its own
+    start, the follower would be in sync without what the leader has below."""
+    create(town, "t", [0, 1])
+    assert produce(town, b"both") is ErrorCode.NONE
+    town.kill(1)
+    town.run_until(lambda: isr(town) == [0])
+    for number in range(4):
+        assert produce(town, b"lost %d" % number) is ErrorCode.NONE
+    delete_records(town, before)
+    copies_nothing(town, 1)
+    town.start(1)
+    town.run(500)
+    town.kill(0)
+    town.run(50)
+    assert elect(town, 0, kind=UNCLEAN) == [ErrorCode.NONE]
+    town.lose_send = nothing
+    for number in range(written):
+        assert produce(town, b"new %d" % number) is ErrorCode.NONE
+    town.start(0)
+    town.run_until(lambda: isr(town) == [0, 1])
+    assert produce(town, b"last") is ErrorCode.NONE
+    town.run_until(lambda: alike(town, 0, 1))
+    assert replica(town, 0).log_start_offset == 0
+    assert values(town, 0) == [b"both", *(b"new %d" % n for n in range(written)), b"last"]

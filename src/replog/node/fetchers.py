@@ -73,7 +73,7 @@ class Followed:
         return (
             end,
             partition.record.leader_epoch,
-            log.latest_epoch if end > start else NO_EPOCH,
+            log.latest_epoch,
             start,
             log.recovery_point if partition.topic.durable else NO_OFFSET,
         )
@@ -296,7 +296,7 @@ class Fetcher:
             self._refused(followed, ErrorCode(data.error_code), data)
             return
         if data.diverging_epoch is not None and data.diverging_epoch.epoch >= 0:
-            self._diverged(partition, data.diverging_epoch.epoch, data.diverging_epoch.end_offset)
+            self._diverged(partition, data)
             return
         node = self._node
         if self._in_doubt(partition, data.log_start_offset) or self._unknowing(partition, data):
@@ -358,21 +358,27 @@ class Fetcher:
             and not partition.producers.producers
         )
 
-    def _diverged(self, partition: Partition, epoch: int, end_offset: int) -> None:
+    def _diverged(self, partition: Partition, data: PartitionData) -> None:
         """Cut back to where both histories may agree (KIP-101, KIP-279), then ask again.
 
         The leader named its largest epoch that is not above ours, and where that epoch ends. If we
-        hold an older one, we can agree no further than the end of ours: the next answer tells.
+        hold an older one, we can agree no further than the end of ours: the next answer tells. When
+        they part below our start nothing of ours is the leader's, and we lack what it has below.
         """
         log = partition.log
+        assert data.diverging_epoch is not None
+        epoch, end_offset = data.diverging_epoch.epoch, data.diverging_epoch.end_offset
         own_epoch, own_end = log.end_offset_for_epoch(epoch)
         if own_epoch == epoch:
             cut = min(end_offset, own_end)
         elif own_epoch >= 0:
             cut = min(own_end, end_offset)
         else:
-            cut = log.log_start_offset
-        cut = max(log.log_start_offset, min(cut, log.log_end_offset))
+            cut = end_offset
+        if cut < log.log_start_offset:
+            self._copy_anew(partition, data)
+            return
+        cut = min(cut, log.log_end_offset) if own_epoch >= 0 else log.log_start_offset
         self._node.report(
             Level.WARNING,
             f"{partition.tp}: diverges from leader {self.leader_id} after epoch {epoch}: "
@@ -383,8 +389,10 @@ class Fetcher:
     def _refused(self, followed: Followed, error: ErrorCode, data: PartitionData) -> None:
         node = self._node
         partition = followed.partition
+        start, end = partition.log_start_offset, partition.log_end_offset
         if error is ErrorCode.OFFSET_OUT_OF_RANGE and (
-            partition.log_end_offset < data.log_start_offset
+            # Below its log, or with an empty one, of which no epoch is known, beyond its end.
+            end < data.log_start_offset or start == end > data.log_start_offset >= 0
         ):
             self._copy_anew(partition, data)
             return

@@ -10,9 +10,10 @@ from itertools import pairwise
 
 from replog.model.ids import NO_EPOCH
 from replog.node.partition import Partition
+from replog.records.header import BatchHeader
 from replog.sim.broker import Life
 from replog.sim.records_watch import Change, Stored
-from replog.sim.shadows import Batch, Key, Names, Shadow
+from replog.sim.shadows import Batch, Key, Names, Shadow, chained
 from replog.sim.violation import Violation
 
 # log end, high watermark, log start, leader epoch, leads
@@ -234,8 +235,11 @@ class ReplicasWatch:
         origin = start if first is None else first.base_offset
         if origin == 0:
             return Shadow()
-        log = self.committed(key).log
+        committed = self.committed(key)
+        log = committed.log
         before = log.chain_at(origin)
+        if committed.lost:  # it may not have heard yet of an election that lost what it holds
+            before = self._prefix(key, origin, first)
         if before is None and first is None and origin <= log.end:
             before = 0  # an empty log may begin inside a batch
         if before is None:
@@ -243,6 +247,17 @@ class ReplicasWatch:
                 "a log begins with what is committed", f"{replica}: {start}; {log.end} is committed"
             )
         return Shadow(origin, before)
+
+    def _prefix(self, key: Key, origin: int, first: BatchHeader | None) -> int | None:
+        """The chain below `origin`, where what once was committed and is lost counts, too: the one
+        with which the first batch there has its name."""
+        committed = self.committed(key)
+        found = (b.chain for b in committed.lost if b.next == origin)
+        chains = [c for c in (committed.log.chain_at(origin), *found) if c is not None]
+        named = None if first is None else self._names.named(key, first.leader_epoch, origin)
+        if first is not None and named is not None:
+            chains = [c for c in chains if chained(c, first).chain == named.chain]
+        return chains[0] if chains else None
 
     @staticmethod
     def _judge_epochs(replica: Replica, end: int) -> None:

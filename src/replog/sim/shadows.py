@@ -117,6 +117,10 @@ class Names:
     def __init__(self) -> None:
         self._named: dict[Key, dict[tuple[int, int], Batch]] = {}
 
+    def named(self, key: Key, epoch: int, offset: int) -> Batch | None:
+        """The batch of that name; None when no log had one."""
+        return self._named.get(key, {}).get((epoch, offset))
+
     def name(self, key: Key, batches: Iterable[Batch], where: object) -> None:
         """These batches are in a log. Raises when one has the name of another."""
         named = self._named.setdefault(key, {})
