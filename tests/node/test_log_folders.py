@@ -2,6 +2,7 @@
 with it."""
 
 from collections.abc import Callable
+from dataclasses import replace
 
 import pytest
 from tests.node.lone import Lone, batch, record
@@ -305,6 +306,19 @@ def test_replicas_of_a_folder_that_failed_before_are_offline_not_empty() -> None
     assert not made.disks[1].exists("a-0")
     made.topic("new", record(1))
     assert folder_of(made, "new") == 1
+
+
+@pytest.mark.parametrize("relied_on", [{"elr": (1,)}, {"last_known_elr": (1,)}])
+def test_a_replica_that_may_be_elected_is_not_made_anew_beside_a_failed_folder(
+    relied_on: dict[str, tuple[int, ...]],
+) -> None:
+    """It left the ISR as its broker was away, and may lead for what it has, which is in there."""
+    made = lone("a", "b")
+    made.failed[0] = "Input/output error"
+    made.restart("b")
+    made.topic("a", replace(record(2, leader=2, epoch=4), replicas=(1, 2), **relied_on))
+    assert made.node.partitions.get(TopicPartition("a", 0)) is None
+    assert not made.disks[1].exists("a-0")
 
 
 def test_a_replica_out_of_sync_is_copied_anew_into_another_folder() -> None:

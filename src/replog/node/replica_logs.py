@@ -128,8 +128,9 @@ class ReplicaLogs:
                 return folder
         failed = [folder for folder in self.folders if folder.state is FolderState.FAILED]
         is_new = record.leader_epoch == 0 and record.partition_epoch == 0
-        if failed and not is_new and self._node.broker_id in record.isr:
-            # Others rely on what this member of the ISR has: an empty log must not stand for it.
+        relied_on = {*record.isr, *record.elr, *record.last_known_elr}
+        if failed and not is_new and self._node.broker_id in relied_on:
+            # It may be elected for what it has: an empty log must not stand for that.
             return f"it may be in {failed[0].path}, which can't be used: {failed[0].reason}"
         if not usable:
             return "no log folder takes new partitions"
