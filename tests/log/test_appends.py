@@ -201,18 +201,32 @@ def test_holes_are_taken_and_counted() -> None:
     result = log.append_as_follower(data)
     assert (result.first_offset, result.last_offset, result.skipped) == (1, 6, 2)
     assert split(fetch(log, 3))[0].base_offset == 5, "an offset in the hole"
+    result = log.append_as_follower(fetched(1, start=8) + fetched(1, start=7))
+    assert (result.last_offset, result.skipped) == (9, 1)
     with pytest.raises(OffsetsNotContiguous):
-        log.append_as_follower(fetched(1, start=8) + fetched(1, start=7))
-    assert log.append_as_follower(fetched(1, start=9)).skipped == 2
+        log.append_as_follower(fetched(1, start=7))
+    assert log.append_as_follower(fetched(1, start=12)).skipped == 2
 
 
 def test_damaged_on_the_way() -> None:
     log = open_log(MemDisk())
-    data = bytearray(fetched(2))
+    data = bytearray(fetched(1) + fetched(1, start=2))
     data[-1] ^= 1
+    second = split(bytes(data))[1].data
+    assert log.append_as_follower(data).last_offset == 1, "so that the next fetch begins there"
     with pytest.raises(CorruptBatch, match="damaged"):
-        log.append_as_follower(data)
-    assert log.log_end_offset == 0, "not even the first, sound batch"
+        log.append_as_follower(second)
+    assert log.log_end_offset == 2
+
+
+def test_no_batch_on_the_way() -> None:
+    log = open_log(MemDisk())
+    data = bytearray(fetched(1) + fetched(1, start=2))
+    second = len(split(bytes(data))[0].data)
+    data[second + 16] = 7  # another magic
+    assert log.append_as_follower(data).last_offset == 1
+    with pytest.raises(CorruptBatch, match="magic 7"):
+        log.append_as_follower(data[second:])
 
 
 def test_a_follower_rolls_where_a_batch_does_not_fit() -> None:

@@ -1,9 +1,11 @@
 """From times to offsets: inside batches, across segments, with times that go back and forth."""
 
 import pytest
+from crc32c import crc32c
 from tests.log.batches import append, batch, open_log
 
 from replog.log.config import LogConfig
+from replog.log.errors import LogCorrupt
 from replog.log.partition_log import PartitionLog
 from replog.log.time_lookup import TimeAndOffset
 from replog.records.batch import Compression, Record, build_batch
@@ -89,9 +91,20 @@ def test_a_payload_that_nobody_can_read_hides_its_records_only() -> None:
     log = log_with([0])
     garbage = bytearray(build_batch([Record(0, T + 10, b"k", b"v" * 50)]))
     garbage[22] = Compression.SNAPPY
+    garbage[17:21] = crc32c(garbage[21:]).to_bytes(4, "big")  # a client wrote it so
     append(log, garbage, epoch=1)
     append(log, batch(time=T + 20), epoch=2)
     assert log.offset_for_time(T + 5) == TimeAndOffset(2, T + 20, 2)
+
+
+def test_a_payload_that_has_rotted_hides_nothing() -> None:
+    log = log_with([0])
+    rotten = bytearray(build_batch([Record(0, T + 10, b"k", b"v" * 50)]))
+    rotten[22] = Compression.SNAPPY
+    append(log, rotten, epoch=1)
+    append(log, batch(time=T + 20), epoch=2)
+    with pytest.raises(LogCorrupt):
+        log.offset_for_time(T + 5)
 
 
 def test_only_a_few_sealed_segments_stay_in_memory() -> None:

@@ -121,12 +121,22 @@ class FolderView:
         return self.state == "online"
 
 
+@dataclass(frozen=True, slots=True)
+class DamagedLogView:
+    """A log that is not as it was written, as its broker says."""
+
+    broker: int
+    partition: str
+    reason: str
+
+
 @dataclass(slots=True)
 class Troubles:
     """What brokers say of themselves. Who is silent is left out: that is another matter."""
 
     coordinator_away_s: dict[int, float] = field(default_factory=dict)  # who can't use it
     folders: list[FolderView] = field(default_factory=list)
+    damaged: list[DamagedLogView] = field(default_factory=list)
 
 
 def troubles(client: AdminClient, brokers: Iterable[int]) -> Troubles:
@@ -141,6 +151,10 @@ def troubles(client: AdminClient, brokers: Iterable[int]) -> Troubles:
             continue
         if answer.coordinator_away_ms >= 0:
             found.coordinator_away_s[broker] = answer.coordinator_away_ms / 1000
+        found.damaged += [
+            DamagedLogView(broker, f"{log.topic}-{log.index}", log.reason)
+            for log in answer.damaged_logs
+        ]
         found.folders += [
             FolderView(broker, f.path, f.state, f.reason, f.replicas, tuple(f.strays))
             for f in answer.log_folders

@@ -84,6 +84,8 @@ class Overview:
             return f"{offline} partitions have no leader"
         if behind:
             return f"{behind} partitions have fewer in-sync replicas than assigned"
+        if self.troubles.damaged:
+            return f"{len(self.troubles.damaged)} logs are damaged"
         if unusable := [folder for folder in self.troubles.folders if not folder.usable]:
             return f"{len(unusable)} log folders can't be written to"
         if self.troubles.coordinator_away_s:
@@ -161,6 +163,8 @@ def _print(overview: Overview, form: str) -> None:
     print(f"cluster {overview.cluster_id}{where}  {overview.verdict}\n\n{brokers}")
     for folder in overview.troubles.folders:
         print("\n" + _about(folder))
+    for log in overview.troubles.damaged:
+        print(f"\nthe log of {log.partition} on broker {log.broker} is damaged: {log.reason}")
     if away := overview.troubles.coordinator_away_s:
         brokers_away = ", ".join(f"{broker} ({s:.0f} s)" for broker, s in sorted(away.items()))
         print(
@@ -206,6 +210,10 @@ def _as_json(overview: Overview) -> dict[str, Any]:
             "power_cut_elections": overview.losses.power_cut,
         },
         "coordinator_away_s": {str(b): s for b, s in overview.troubles.coordinator_away_s.items()},
+        "damaged_logs": [
+            {"broker": log.broker, "partition": log.partition, "reason": log.reason}
+            for log in overview.troubles.damaged
+        ],
         "log_folders": [
             {
                 "broker": folder.broker,

@@ -24,7 +24,7 @@ from replog.log.cleaner_survey import Survey, walk
 from replog.log.cleaner_writer import CleanedFiles, CleanedWriter
 from replog.log.config import LogConfig
 from replog.log.disk import Disk, DiskError
-from replog.log.errors import LogCorrupt
+from replog.log.errors import DamagedBatch, LogCorrupt
 from replog.log.segment import Segment
 from replog.log.walk import walk_batches
 from replog.records.errors import CorruptBatch
@@ -108,6 +108,7 @@ class CleaningPass:
         self.ready: Replacement | None = None
         self.done = False
         self.failure: str | None = None  # the log itself can't be compacted
+        self.damaged = False  # since it is not as it was written
         self.stats = CleanStats()
 
     def advance(self) -> None:
@@ -119,6 +120,7 @@ class CleaningPass:
             self.done = True
         except (LogCorrupt, CorruptBatch) as error:
             self.done, self.failure = True, str(error)
+            self.damaged = isinstance(error, DamagedBatch)
             self.abandon()
         except DiskError:
             self.done = True

@@ -9,6 +9,10 @@ class LogCorrupt(Exception):
     """What is on disk can't be used as this partition's log; the text names the file and why."""
 
 
+class DamagedBatch(LogCorrupt):
+    """A batch is not as it was written: its CRC does not match."""
+
+
 class TopicIdMismatch(LogCorrupt):
     """The folder belongs to another topic of the same name: `found` is that one's id."""
 

@@ -12,14 +12,12 @@ either the partition is to be taken offline: `abandon` it.
 from collections.abc import Sequence
 from typing import Final
 
-from crc32c import crc32c
-
 from replog.log import recovery
 from replog.log.config import LogConfig
 from replog.log.disk import Disk
 from replog.log.durability import DurableLog
 from replog.log.epoch_file import EpochFile
-from replog.log.errors import OffsetsNotContiguous
+from replog.log.fetched import takeable
 from replog.log.files import folder_for_deletion
 from replog.log.identity import identify
 from replog.log.producer_snapshot import ProducerSnapshots
@@ -33,11 +31,8 @@ from replog.log.results import (
 from replog.log.segment import Segment
 from replog.log.shrinking import ShrinkingLog
 from replog.log.transaction_index import AbortedTransactions
-from replog.records.errors import CorruptBatch
 from replog.records.header import (
-    CRC_COVERS_FROM,
     BatchHeader,
-    iterate,
     size_of,
     stamp,
     stamp_log_append_time,
@@ -222,13 +217,14 @@ class PartitionLog(ReadableLog, ShrinkingLog, DurableLog):
         """Append fetched batches as they are; a last one that is cut off is left out.
 
         Offsets may be missing: compaction took them, perhaps before the topic's policy changed.
-        Raises OffsetsNotContiguous or CorruptBatch (nothing appended), or DiskError (a part of the
-        batches may be in the log, whole ones only: ask again from `log_end_offset`).
+        What is in front of a batch that can't be taken is appended, so that the next fetch begins
+        with that one. Raises OffsetsNotContiguous or CorruptBatch for the first (nothing appended),
+        or DiskError (a part of the batches may be in the log, whole ones only: ask again from
+        `log_end_offset`).
         """
-        headers = iterate(buffer)
         first_offset = self.log_end_offset
         view = memoryview(buffer)
-        skipped = self._check_fetched(view, headers)
+        headers, skipped = takeable(view, first_offset)
         rolled = False
         done = end = 0
         while done < len(headers):
@@ -250,22 +246,6 @@ class PartitionLog(ReadableLog, ShrinkingLog, DurableLog):
             headers=headers,
             skipped=skipped,
         )
-
-    def _check_fetched(self, view: memoryview, headers: Sequence[BatchHeader]) -> int:
-        """How many offsets are in no batch."""
-        expected = self.log_end_offset
-        skipped = 0
-        for header in headers:
-            base_offset = header.base_offset
-            if base_offset < expected:
-                raise OffsetsNotContiguous(expected, base_offset)
-            skipped += base_offset - expected
-            position, delta = header.position, header.last_offset_delta
-            payload = view[position + CRC_COVERS_FROM : position + header.length]
-            if delta < 0 or crc32c(payload) != header.crc:
-                raise CorruptBatch(f"{header!r} was damaged on its way")
-            expected = base_offset + delta + 1
-        return skipped
 
     def _fitting(self, headers: Sequence[BatchHeader], first: int, rolls: bool) -> int:
         """Up to which header the batches from `first` on go into one segment: at least one."""

@@ -3,10 +3,11 @@
 from collections.abc import Iterator
 from typing import Final
 
+from replog.log.errors import LogCorrupt
 from replog.log.results import LogRead, OutOfRange
 from replog.log.segment import Segment
 from replog.log.time_lookup import TimeAndOffset, find_latest, find_time
-from replog.records.header import BatchHeader
+from replog.records.header import BatchHeader, crc_ok
 
 # Sealed segments whose indexes stay in memory (two megabytes each for a full gigabyte of small
 # batches).
@@ -52,6 +53,20 @@ class ReadableLog:
                 return LogRead(segment.range(offset, upto, max_bytes, min_one, whole=whole), offset)
             index += 1  # compaction took the rest of this segment
         return LogRead(None, offset)
+
+    def fault_at(self, offset: int) -> str | None:
+        """What is wrong with the batch that holds `offset`; None when it is as it was written, or
+        there is none. Raises DiskError."""
+        try:
+            read = self.read(offset, 1, upto=self.log_end_offset, min_one=True)
+        except LogCorrupt as error:
+            return str(error)
+        if not isinstance(read, LogRead) or read.range is None:
+            return None
+        data = read.range.read()
+        if crc_ok(data, BatchHeader(data, 0)):
+            return None
+        return f"{read.range.file!r}: the CRC of the batch at {read.range.position} does not match"
 
     def headers_from(self, offset: int) -> Iterator[BatchHeader]:
         """Headers of all batches from the one that holds `offset` on, read in large pieces.

@@ -3,10 +3,11 @@
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
+from replog.log.errors import LogCorrupt
 from replog.log.segment import Segment
 from replog.records.batch import Record, records_of
 from replog.records.errors import CorruptBatch
-from replog.records.header import NO_TIMESTAMP, BatchHeader
+from replog.records.header import NO_TIMESTAMP, BatchHeader, crc_ok
 
 
 class TimeAndOffset(NamedTuple):
@@ -64,7 +65,10 @@ def _latest_of(segments: Sequence[Segment], start_offset: int) -> TimeAndOffset 
 def _records(segment: Segment, header: BatchHeader) -> Iterator[Record]:
     """The records of the batch at `header`; none when its payload can't be read."""
     data = segment.file.read(header.position, header.length)
+    read = BatchHeader(data, 0)
     try:
-        yield from records_of(data, BatchHeader(data, 0))
-    except CorruptBatch:
+        yield from records_of(data, read)
+    except CorruptBatch as error:
+        if not crc_ok(data, read):
+            raise LogCorrupt(f"{segment.file!r} at {header.position}: {error}") from error
         return  # a client wrote it so, and every replica has it: nobody can look inside

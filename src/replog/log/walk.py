@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from typing import Final
 
 from replog.log.disk import DiskFile
-from replog.log.errors import LogCorrupt
+from replog.log.errors import DamagedBatch, LogCorrupt
 from replog.records.header import HEADER_SIZE, MAGIC, BatchHeader, crc_ok
 
 # One read. No larger, since a job holds up the loop for as long as it handles what it has read.
@@ -19,7 +19,7 @@ def walk_batches(file: DiskFile, end: int) -> Iterator[Walked]:
     batch that is not sound."""
     for position, header, batch in walk_unchecked(file, end):
         if not crc_ok(batch, header):
-            raise LogCorrupt(f"{file!r}: the CRC of the batch at {position} does not match")
+            raise DamagedBatch(f"{file!r}: the CRC of the batch at {position} does not match")
         yield position, header, batch
 
 

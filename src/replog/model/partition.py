@@ -26,7 +26,7 @@ class PartitionRecord:
     adding: tuple[int, ...] = ()  # KIP-455
     removing: tuple[int, ...] = ()
     # Assigned replicas whose log can't be used, by their broker's own account. They stay so until
-    # that broker registers anew.
+    # that broker registers anew, or begins the log anew.
     failed: tuple[int, ...] = ()
 
     @property

@@ -182,6 +182,8 @@ class _RunningPass:
             self._cleaning.refused(partition, ended.error)
             self._cleaning.ended(partition)
         elif work.failure is not None:
+            if work.damaged:
+                self._node.partitions.damaged.found(partition, work.failure)
             self._cleaning.uncleanable(partition, work.failure)
             self._cleaning.ended(partition)
         elif work.ready is not None:

@@ -31,8 +31,10 @@ class FetchItem:
         "more",
         "name",
         "partition",
+        "refused",
         "sent_high_watermark",
         "sent_log_start",
+        "served_from",
         "synced_offset",
         "topic_id",
         "tp",
@@ -53,6 +55,8 @@ class FetchItem:
         self.log_start_offset = -1  # of a follower's log
         self.synced_offset = -1  # of a follower with durability `fsync`
         self.high_watermark = -1  # of a follower whose newest records are of an earlier epoch
+        self.refused = False  # a follower could not take the batch at `fetch_offset`
+        self.served_from = -1  # the offset of the last answer with records, in a session
         self.max_bytes = 0
         self.more = False  # there was no room in the answer for what could be read
         self.sent_high_watermark = -1

@@ -41,10 +41,17 @@ NEW_SESSION_EPOCH = 0
 SESSION_EPOCH_END = 2**31
 
 # What a leader was told last: fetch offset, current leader epoch, last fetched epoch, log start
-# offset, and the offset below which the log is synced (-1 unless the topic's durability is
-# `fsync`).
-Told = tuple[int, int, int, int, int]
-FORGOTTEN: Told = (-1, -1, -1, -1, -1)  # the session holds the partition, and must be told anew
+# offset, the offset below which the log is synced (-1 unless the topic's durability is `fsync`),
+# and whether the batch at the fetch offset was refused when it came.
+Told = tuple[int, int, int, int, int, bool]
+FORGOTTEN: Told = (
+    -1,
+    -1,
+    -1,
+    -1,
+    -1,
+    False,
+)  # the session holds the partition, and must be told anew
 
 SESSION_ERRORS = frozenset(
     {ErrorCode.FETCH_SESSION_ID_NOT_FOUND, ErrorCode.INVALID_FETCH_SESSION_EPOCH}
@@ -58,13 +65,14 @@ def _next_epoch(epoch: int) -> int:
 class Followed:
     """One partition as a fetcher sees it."""
 
-    __slots__ = ("not_before_ms", "partition", "told", "told_in")
+    __slots__ = ("not_before_ms", "partition", "refused_at", "told", "told_in")
 
     def __init__(self, partition: Partition) -> None:
         self.partition = partition
         self.told: Told | None = None  # None: the session does not hold it
         self.told_in = 0  # number of the request that said so
         self.not_before_ms = 0.0
+        self.refused_at = NO_OFFSET  # where a batch came that could not be taken
 
     def wanted(self) -> Told:
         partition = self.partition
@@ -76,6 +84,7 @@ class Followed:
             log.latest_epoch,
             start,
             log.recovery_point if partition.topic.durable else NO_OFFSET,
+            self.refused_at == end,
         )
 
 
@@ -216,6 +225,7 @@ class Fetcher:
                     last_fetched_epoch=wanted[2],
                     log_start_offset=wanted[3],
                     synced_offset=wanted[4],
+                    refused=wanted[5],
                     partition_max_bytes=self._node.config.replica_fetch_max_bytes,
                 )
             )
@@ -306,6 +316,7 @@ class Fetcher:
         if isinstance(records, (bytes, memoryview)) and records:
             copied = node.partitions.copy(partition, records)
             if not copied:
+                followed.refused_at = log.log_end_offset
                 self._later(followed, node.config.replica_fetch_backoff_ms)
                 return
         if partition.follow_high_watermark(data.high_watermark):

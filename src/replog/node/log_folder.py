@@ -338,12 +338,26 @@ class LogFolder:
         log, _ = self.unclaimed.pop(tp)
         self.count -= 1
         log.abandon()
-        stray = stray_folder(log.directory, self._node.rng.randbytes(16))
+        self.leave_aside(log.directory)
+
+    def leave_aside(self, directory: str) -> str | None:
+        """The folder of a log that nobody uses any more gets another name, under which it is kept.
+        Returns that, or None when the disk refuses."""
+        stray = stray_folder(directory, self._node.rng.randbytes(16))
         try:
-            self.disk.rename(log.directory, stray)
-            self.strays.append(stray)
+            self.disk.rename(directory, stray)
         except DiskError as error:
             self.failed(error)
+            return None
+        self.strays.append(stray)
+        return stray
+
+    def remove_aside(self, stray: str, delay_ms: int) -> None:
+        """What `leave_aside` has kept is not needed any more."""
+        if stray in self.strays:
+            self.strays.remove(stray)
+        if self.state is not FolderState.FAILED:
+            self.remove_later(stray, delay_ms)
 
     def remove_later(self, directory: str, delay_ms: int) -> None:
         """Remove a folder that waits for its removal."""

@@ -17,6 +17,7 @@ from replog.log.results import OutOfRange
 from replog.model.errors import ErrorCode
 from replog.model.outputs import Level
 from replog.records.batch import BatchHeader, CorruptBatch, Record, iterate, records_of
+from replog.records.header import crc_ok
 
 if TYPE_CHECKING:
     from replog.node.node import Node
@@ -96,7 +97,10 @@ class LogReplay(Generic[T]):
                 return True
             buffer = read.range.read()
             headers = iterate(buffer)
-        except (DiskError, LogCorrupt, CorruptBatch) as error:
+        except (DiskError, LogCorrupt) as error:
+            self._node.partitions.read_failed(self._partition, error)
+            return self._failed(str(error))
+        except CorruptBatch as error:
             return self._failed(str(error))
         if not headers:
             return self._failed(f"no whole batch is at offset {self._position}")
@@ -107,6 +111,11 @@ class LogReplay(Generic[T]):
         return True
 
     def _take_batch(self, buffer: bytes, header: BatchHeader) -> None:
+        if not crc_ok(buffer, header):
+            reason = f"offset {header.base_offset}: the CRC does not match"
+            self._node.partitions.damaged.found(self._partition, reason)
+            self._note_poison(header.base_offset, CorruptBatch(reason))
+            return
         try:
             records = list(records_of(buffer, header))
         except CorruptBatch as error:

@@ -3,7 +3,8 @@
 What is still to be told is worked out from the image each time: a controller that has heard of a
 replica shows it as failed, or has taken it out of the ISR. So nothing is lost with a controller or
 a message, and a partition for which this broker is the only member of the ISR is told of again as
-soon as another one has caught up.
+soon as another one has caught up. A damaged log is told of until this broker may begin it anew
+(`damaged_logs`).
 """
 
 from __future__ import annotations
@@ -23,7 +24,10 @@ from replog.node.handlers import report_offline_replicas
 from replog.node.log_folder import FolderState
 
 if TYPE_CHECKING:
+    from replog.model.partition import PartitionRecord
     from replog.node.node import Node
+    from replog.node.partition import Partition
+    from replog.node.replica_logs import Unopened
 
 RETRY_MS = 200
 TIMEOUT_MS = 5_000
@@ -34,16 +38,16 @@ class OfflineReplicas:
 
     def __init__(self, node: Node) -> None:
         self._node = node
-        self._unopened: dict[TopicPartition, tuple[bytes, str]] = {}  # topic id, reason
+        self._unopened: dict[TopicPartition, tuple[bytes, Unopened]] = {}  # topic id
         self._troubled = False  # whether there ever was anything to tell
         self._in_flight = False
         self._timer_set = False
 
     # ---- what there is to tell -----------------------------------------------------------------
 
-    def unopened(self, tp: TopicPartition, topic_id: bytes, reason: str) -> None:
+    def unopened(self, tp: TopicPartition, topic_id: bytes, why: Unopened) -> None:
         """A replica that this broker should have, and can't open."""
-        self._unopened[tp] = (topic_id, reason)
+        self._unopened[tp] = (topic_id, why)
         self._troubled = True
 
     def gone(self, tp: TopicPartition) -> None:
@@ -59,7 +63,7 @@ class OfflineReplicas:
     def reason(self, tp: TopicPartition) -> str | None:
         """Why a replica could not be opened; None for any other."""
         found = self._unopened.get(tp)
-        return None if found is None else found[1]
+        return None if found is None else found[1].reason
 
     def trouble(self) -> None:
         """A partition went offline, or a folder did."""
@@ -71,27 +75,55 @@ class OfflineReplicas:
         if self._troubled:
             self._tell_at(self._node.now_ms)
 
-    def _untold(self) -> list[tuple[TopicPartition, bytes, bool]]:
-        """(partition, topic id, whether it can be read) of what the controller does not know."""
+    def _untold(self) -> list[tuple[bytes, OfflinePartition]]:
+        """What the controller does not know, each with its topic id."""
         node = self._node
-        me = node.broker_id
         found = []
         for partition in node.partitions.all():
-            failed = partition.offline_reason is not None
-            if not failed and partition.folder.state is not FolderState.FULL:
-                continue
             record = node.cluster.partition(partition.tp)
-            if record is None:
-                continue
-            # As long as nobody else can lead, who has no room for more leads on.
-            alone = not failed and record.isr == (me,) and not record.elr
-            if me in record.replicas and me not in record.failed and not alone:
-                found.append((partition.tp, partition.topic_id, not failed))
-        for tp, (topic_id, _) in self._unopened.items():
+            if record is not None and node.broker_id in record.replicas:
+                told = self._about(partition, record)
+                if told is not None:
+                    found.append((partition.topic_id, told))
+        for tp, (topic_id, why) in self._unopened.items():
             record = node.cluster.partition(tp)
-            if record is not None and me in record.replicas and me not in record.failed:
-                found.append((tp, topic_id, False))
+            if record is None or node.broker_id not in record.replicas:
+                continue
+            told = self._about_unread(tp, record, NO_EPOCH if why.damaged else None)
+            if told is not None:
+                found.append((topic_id, told))
         return found
+
+    def _about(self, partition: Partition, record: PartitionRecord) -> OfflinePartition | None:
+        """What there is to tell of a replica while the controller has `record`."""
+        node, damage = self._node, partition.damage
+        index = partition.tp.partition
+        if partition.offline_reason is not None:
+            in_use = damage is not None and partition.folder.online
+            epoch = damage.epoch if in_use and damage else None
+            return self._about_unread(partition.tp, record, epoch)
+        # As long as nobody else can lead, who has no room for more, or a damaged log, leads on.
+        alone = node.partitions.damaged.is_alone(record)
+        if partition.folder.state is FolderState.FULL:
+            known = node.broker_id in record.failed
+            return None if known or alone else OfflinePartition(index=index, readable=True)
+        if damage is None or alone or node.partitions.damaged.may_begin_anew(record, damage.epoch):
+            return None
+        return OfflinePartition(index=index, readable=True, damaged_epoch=record.leader_epoch)
+
+    def _about_unread(
+        self, tp: TopicPartition, record: PartitionRecord, damaged_epoch: int | None
+    ) -> OfflinePartition | None:
+        """The same of one that can't be read; `damaged_epoch` is None when its log, if there is
+        one, can't be begun anew either."""
+        node = self._node
+        known = node.broker_id in record.failed
+        if damaged_epoch is None:
+            return None if known else OfflinePartition(index=tp.partition)
+        damaged = node.partitions.damaged
+        if (known and damaged.is_alone(record)) or damaged.may_begin_anew(record, damaged_epoch):
+            return None
+        return OfflinePartition(index=tp.partition, damaged_epoch=record.leader_epoch)
 
     # ---- telling ---------------------------------------------------------------------------------
 
@@ -114,9 +146,9 @@ class OfflineReplicas:
             self._tell_at(node.now_ms + RETRY_MS)
             return
         topics: dict[bytes, OfflineTopic] = {}
-        for tp, topic_id, readable in untold:
+        for topic_id, told in untold:
             topic = topics.setdefault(topic_id, OfflineTopic(topic_id=topic_id))
-            topic.partitions.append(OfflinePartition(index=tp.partition, readable=readable))
+            topic.partitions.append(told)
         message = ReportOfflineReplicasRequest(
             broker_id=node.broker_id, broker_epoch=node.broker_epoch, topics=list(topics.values())
         )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from replog.core.producer.state import ProducerBatch, ProducerTable, TransactionMarker
@@ -20,18 +21,29 @@ if TYPE_CHECKING:
     from replog.node.log_folder import LogFolder
 
 
+@dataclass(frozen=True, slots=True)
+class Damage:
+    """Something in a log is not as it was written, and may be committed."""
+
+    reason: str
+    epoch: int  # the newest leader epoch in which the log may have been acknowledged to a leader
+
+
 class Partition:
     """A replica. It is leader while `leader` is set, and follower (of somebody or nobody)
     otherwise.
 
     Legal changes of role, all made by `Partitions`: follower -> leader (greater leader epoch),
     leader -> follower (greater leader epoch), leader -> leader (greater leader epoch), and either
-    -> offline (its log, or the folder that it is in, failed), which only a restart leaves.
+    -> offline (its log, or the folder that it is in, failed). Only a restart leads back from there,
+    or, where the log alone is damaged, another object with a log that is begun anew.
     """
 
     __slots__ = (
         "_follower_high_watermark",
         "_led_epoch",
+        "aside",
+        "damage",
         "folder",
         "held_back",
         "leader",
@@ -69,6 +81,8 @@ class Partition:
         # when that was, in milliseconds.
         self.held_back: dict[int, float] = {}
         self.offline_reason: str | None = None
+        self.damage: Damage | None = None  # of its log
+        self.aside: str | None = None  # the folder with a damaged log that this one was begun for
         self.produce_rules = log.config.produce_rules()
         self.producers = producers
         self._follower_high_watermark = max(

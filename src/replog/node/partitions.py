@@ -14,17 +14,18 @@ from replog.core.replica.leader import LeaderSettings, LeaderState
 from replog.log.disk import DiskError
 from replog.log.errors import LogCorrupt, OffsetsNotContiguous
 from replog.log.results import AppendResult
-from replog.model.cluster import BrokerRecord, Endpoint
+from replog.model.cluster import TopicRecord
 from replog.model.errors import ErrorCode, Refused
 from replog.model.ids import NO_LEADER, TopicPartition
-from replog.model.inputs import PeerIdentity, Received
+from replog.model.inputs import PeerIdentity
 from replog.model.outputs import Level, RangeInvalidated, Stopped
 from replog.model.partition import PartitionRecord
+from replog.node.damaged_logs import DamagedLogs
 from replog.node.isr_changes import IsrChanges
 from replog.node.log_folder import FolderState
 from replog.node.offline_replicas import OfflineReplicas
 from replog.node.partition import Partition
-from replog.node.replica_logs import ReplicaLogs
+from replog.node.replica_logs import ReplicaLogs, Unopened
 from replog.records.errors import CorruptBatch
 from replog.records.header import BatchHeader, crc_ok, iterate
 
@@ -52,6 +53,7 @@ class Partitions:
         self._unopened: dict[TopicPartition, None] = {}  # named by an image, and opened soon
         self.logs = ReplicaLogs(node, folders)
         self.offline = OfflineReplicas(node)
+        self.damaged = DamagedLogs(node)
         self.isr_changes = IsrChanges(node)
         # Brokers that may be in an ISR and their epochs; shared with every LeaderState.
         self.eligible: dict[int, int] = {}
@@ -96,18 +98,6 @@ class Partitions:
         elif item.tp is None:
             item.tp = TopicPartition(item.name, item.partition)
         return self.find(item.tp)
-
-    def endpoints(
-        self, broker_ids: Iterable[int], request: Received
-    ) -> list[tuple[BrokerRecord, Endpoint]]:
-        """Where brokers are reached through the listener by which the request came (KIP-951)."""
-        found = []
-        for broker_id in broker_ids:
-            broker = self._node.cluster.brokers.get(broker_id)
-            endpoint = None if broker is None else broker.endpoint(request.listener)
-            if broker is not None and endpoint is not None:
-                found.append((broker, endpoint))
-        return found
 
     # ---- the cluster changed ---------------------------------------------------------------
 
@@ -173,14 +163,15 @@ class Partitions:
                 self._delete(partition)
             self.logs.delete_unassigned(tp, topic.topic_id)
             return
+        aside = None
+        if partition is not None and (aside := self.damaged.leave(partition, record)) is not None:
+            self._forget(partition)
+            partition = None
         if partition is None:
-            opened = self.logs.open(tp, topic, record)
-            if isinstance(opened, str):
-                self.offline.unopened(tp, topic.topic_id, opened)
+            partition = self._open(tp, topic, record)
+            if partition is None:
                 return
-            self.offline.gone(tp)
-            partition = opened
-            self._partitions[tp] = partition
+            partition.aside = aside or partition.aside
         elif record.leader_epoch < partition.record.leader_epoch:
             return
         else:
@@ -194,6 +185,25 @@ class Partitions:
             self._follow(partition, record)
         if partition.folder.online:
             node.syncs.appended(partition)
+        if partition.aside is not None and node.broker_id in record.isr:
+            self.damaged.in_sync(partition)
+
+    def _open(
+        self, tp: TopicPartition, topic: TopicRecord, record: PartitionRecord
+    ) -> Partition | None:
+        opened = self.logs.open(tp, topic, record)
+        aside = None
+        if isinstance(opened, Unopened) and opened.damaged:
+            aside = self.damaged.leave_unopened(tp, record)
+            if aside is not None:
+                opened = self.logs.open(tp, topic, record)
+        if isinstance(opened, Unopened):
+            self.offline.unopened(tp, topic.topic_id, opened)
+            return None
+        self.offline.gone(tp)
+        self._partitions[tp] = opened
+        opened.aside = aside
+        return opened
 
     def _lead(self, partition: Partition, record: PartitionRecord) -> None:
         node = self._node
@@ -249,7 +259,7 @@ class Partitions:
             node.waits.role_changed(partition)
             if was_leader:
                 self._leads_no_more(partition.tp)
-        if record.leader == NO_LEADER or not partition.folder.online:
+        if record.leader == NO_LEADER or not partition.folder.online or partition.damage:
             node.fetchers.remove(partition.tp)
         else:
             node.fetchers.follow(partition)
@@ -262,6 +272,12 @@ class Partitions:
         self.offline.topic_gone(name, topic_id)
 
     def _delete(self, partition: Partition) -> None:
+        self._forget(partition)
+        self.logs.delete(partition)
+        self.damaged.in_sync(partition)
+
+    def _forget(self, partition: Partition) -> None:
+        """It is no replica of this broker any more; its log is the caller's affair."""
         node = self._node
         was_leader = partition.is_leader
         partition.step_down()
@@ -270,7 +286,6 @@ class Partitions:
         node.waits.role_changed(partition)
         if was_leader:
             self._leads_no_more(partition.tp)
-        self.logs.delete(partition)
 
     def _leads_no_more(self, tp: TopicPartition) -> None:
         coordinator = self._node.coordinators.get(tp.topic)
@@ -310,7 +325,7 @@ class Partitions:
             self.disk_failed(partition, error)
             return False
         except (OffsetsNotContiguous, CorruptBatch) as error:
-            if self._begin_inside(partition, records):
+            if isinstance(error, OffsetsNotContiguous) and self._begin_inside(partition, records):
                 return self.copy(partition, records)
             self._node.report(Level.WARNING, f"{partition.tp}: fetched batches refused: {error}")
             return False
@@ -331,7 +346,7 @@ class Partitions:
         and where ours does as soon as it has the batch.
         """
         log = partition.log
-        batches = iterate(records)
+        batches = iterate(records, up_to_fault=True)
         if log.log_start_offset < log.log_end_offset or not batches:
             return False
         first = batches[0]
@@ -400,23 +415,6 @@ class Partitions:
         if peer.broker_id not in leader.isr_state.isr:
             self.isr_changes.try_expand(partition, peer.broker_id)
 
-    def preferred_reader(self, partition: Partition, rack: str, offset: int) -> int | None:
-        """The in-sync follower in the consumer's rack that holds `offset` (KIP-392); None: this
-        leader serves itself."""
-        node, leader = self._node, partition.leader
-        if leader is None or not node.config.rack_aware_reads or node.config.rack == rack:
-            return None
-        best: tuple[int, int] | None = None
-        for broker_id in leader.isr_state.isr:
-            progress = leader.progress.get(broker_id)
-            broker = node.cluster.brokers.get(broker_id)
-            if progress is None or broker is None or not broker.eligible or broker.rack != rack:
-                continue
-            held = progress.log_end_offset
-            if held >= offset and (best is None or held > best[0]):
-                best = (held, broker_id)
-        return None if best is None else best[1]
-
     def truncate(self, partition: Partition, offset: int) -> None:
         """Cut the log so that it ends at `offset`."""
         node = self._node
@@ -450,7 +448,15 @@ class Partitions:
             return
         self._node.report(Level.ERROR, f"{partition.tp} is offline here: {error}")
         self._take_offline(partition, str(error))
-        self.offline.trouble()
+        self.damaged.found(partition, str(error))
+
+    def read_failed(self, partition: Partition, error: DiskError | LogCorrupt) -> None:
+        """Something in a log can't be read: as `disk_failed`, but for what is broken in one place
+        only, all else goes on."""
+        if isinstance(error, DiskError):
+            partition.folder.failed(error)
+        else:
+            self.damaged.found(partition, str(error))
 
     def folder_changed(self, folder: LogFolder) -> None:
         """A folder is full, or failed: what is in it is not written any more, or not used at all.

@@ -9,6 +9,7 @@ what it knew. Topics that the controller can't read just now are named.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from replog.log.config import LogConfig
@@ -26,6 +27,14 @@ from replog.node.partition import Partition
 
 if TYPE_CHECKING:
     from replog.node.node import Node
+
+
+@dataclass(frozen=True, slots=True)
+class Unopened:
+    """Why a replica has no log. `damaged`: there is one, and it is none that can be read."""
+
+    reason: str
+    damaged: bool = False
 
 
 class ReplicaLogs:
@@ -73,7 +82,7 @@ class ReplicaLogs:
 
     def open(
         self, tp: TopicPartition, topic: TopicRecord, record: PartitionRecord
-    ) -> Partition | str:
+    ) -> Partition | Unopened:
         """The replica that an image names: with the log on disk, or a new one; or why it can't be
         opened, which is reported."""
         node = self._node
@@ -83,7 +92,7 @@ class ReplicaLogs:
             folder = self._folder_of(tp, record)
             if isinstance(folder, str):
                 node.report(Level.ERROR, f"{tp} can't be opened: {folder}")
-                return folder
+                return Unopened(folder)
             try:
                 if topic_id_of(folder.disk, str(tp)) is None:  # a power cut may leave such a one
                     folder.forget(tp)
@@ -92,7 +101,7 @@ class ReplicaLogs:
                 node.report(Level.ERROR, f"{tp} can't be opened: {error}")
                 if isinstance(error, DiskError):
                     folder.failed(error)
-                return str(error)
+                return Unopened(str(error), damaged=isinstance(error, LogCorrupt))
             folder.count += 1
         else:
             folder, log, producers = found

@@ -116,6 +116,7 @@ class FetchSessions:
         item.log_start_offset = wanted.log_start_offset
         item.synced_offset = wanted.synced_offset
         item.high_watermark = wanted.high_watermark
+        item.refused = wanted.refused
         item.max_bytes = wanted.partition_max_bytes
         item.fresh = True
 

@@ -102,7 +102,7 @@ class Upkeep:
             elif log.below_start():
                 self._persist(partition)
         except (DiskError, LogCorrupt) as error:
-            self._node.partitions.disk_failed(partition, error)
+            self._node.partitions.read_failed(partition, error)
 
     # ---- the log's start -----------------------------------------------------------------------
 

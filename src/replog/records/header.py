@@ -165,11 +165,12 @@ class BatchHeader:
         )
 
 
-def iterate(buffer: Bytes) -> list[BatchHeader]:
+def iterate(buffer: Bytes, *, up_to_fault: bool = False) -> list[BatchHeader]:
     """Headers of the whole batches at the front of `buffer`; one cut off at the end is left out.
 
     `size_of` tells where the whole ones end. CRCs are not looked at. Raises CorruptBatch for a
     length that no batch can have or another magic than 2: nothing behind them can be found.
+    `up_to_fault`: those in front of that are enough, if there are any.
     """
     headers: list[BatchHeader] = []
     end = len(buffer)
@@ -177,6 +178,8 @@ def iterate(buffer: Bytes) -> list[BatchHeader]:
     while end - position >= HEADER_SIZE:
         header = BatchHeader(buffer, position)
         if header.length < HEADER_SIZE or header.magic != MAGIC:
+            if up_to_fault and headers:
+                break
             raise CorruptBatch(_what_is_wrong(header))
         if position + header.length > end:
             break

@@ -1,3 +1,5 @@
+from dataclasses import replace
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -10,6 +12,7 @@ from replog.core.controller.changes import (
     new_partition,
     partitions_held_back,
     reconcile,
+    replica_begins_anew,
 )
 from replog.model.cluster import BrokerRecord, BrokerState
 from replog.model.errors import ErrorCode, Refused
@@ -310,3 +313,79 @@ def test_only_partitions_that_a_live_replica_may_take_over_hold_a_leaving_broker
         partition((0, 1), (0,), 0),
     ]
     assert partitions_held_back(records, 1, {0}) == 1
+
+
+# (what is so, record, eligible, min ISR, what becomes of it or None: leader, ISR, ELR)
+ANEW: list[
+    tuple[
+        str,
+        PartitionRecord,
+        set[int],
+        int,
+        tuple[int, tuple[int, ...], tuple[int, ...]] | None,
+    ]
+] = [
+    ("the leader", partition((1, 0, 2), (1, 0, 2), 1), {0, 1, 2}, 2, (0, (0, 2), ())),
+    ("a follower", partition((0, 1, 2), (0, 1, 2), 0), {0, 1, 2}, 2, (0, (0, 2), ())),
+    ("below min ISR", partition((0, 1), (0, 1), 0), {0, 1}, 2, (0, (0,), ())),
+    ("out of sync", partition((0, 1, 2), (0, 2), 0), {0, 1, 2}, 2, (0, (0, 2), ())),
+    ("alone", partition((1, 0, 2), (1,), 1), {0, 1, 2}, 1, None),
+    ("others are dead", partition((1, 0), (1, 0), 1), {1}, 1, None),
+    (
+        "only the ELR is left",
+        replace(partition((1, 0, 2), (1,), 1), elr=(2,)),
+        {0, 1, 2},
+        2,
+        (2, (2,), ()),
+    ),
+    (
+        "in the ELR",
+        replace(partition((0, 1, 2), (0,), 0), elr=(1,)),
+        {0, 1, 2},
+        2,
+        (0, (0,), ()),
+    ),
+    (
+        "it has failed before",
+        replace(partition((0, 1, 2), (0, 2), 0), failed=(1,)),
+        {0, 1, 2},
+        2,
+        (0, (0, 2), ()),
+    ),
+]
+
+
+@pytest.mark.parametrize(
+    ("record", "eligible", "min_isr", "becomes"),
+    [row[1:] for row in ANEW],
+    ids=[row[0] for row in ANEW],
+)
+def test_broker_1_begins_a_damaged_log_anew(
+    record: PartitionRecord,
+    eligible: set[int],
+    min_isr: int,
+    becomes: tuple[int, tuple[int, ...], tuple[int, ...]] | None,
+) -> None:
+    """It is out of ISR and ELR, and no leader epoch in which it fetched goes on."""
+
+    def asked(leader_epoch: int) -> Change | None:
+        return replica_begins_anew(
+            record,
+            1,
+            Liveness(frozenset(eligible)),
+            leader_epoch=leader_epoch,
+            controller_epoch=CONTROLLER_EPOCH,
+            min_isr=min_isr,
+        )
+
+    assert asked(record.leader_epoch - 1) is None, "it has heard of nothing that happened since"
+    change = asked(record.leader_epoch)
+    if becomes is None:
+        assert change is None
+        return
+    assert change is not None and not change.unclean
+    after = change.record
+    assert (after.leader, after.isr, after.elr) == becomes
+    assert after.failed == ()
+    assert after.leader_epoch == record.leader_epoch + 1
+    assert after.partition_epoch == record.partition_epoch + 1

@@ -134,6 +134,41 @@ def replica_read_only(
     )
 
 
+def replica_begins_anew(
+    record: PartitionRecord,
+    broker: int,
+    liveness: Liveness,
+    *,
+    leader_epoch: int,
+    controller_epoch: int,
+    min_isr: int = 1,
+) -> Change | None:
+    """`broker` has a damaged log, and is to throw it away: it leaves ISR and ELR for that.
+
+    None while nobody else may lead, so that the records that only this log has are kept, and when
+    `leader_epoch`, as the broker knows it, is not the present one. A new leader epoch begins even
+    where the leader stays: what the broker acknowledged before, of a log that it has no more,
+    counts in no later epoch.
+    """
+    if broker not in record.replicas or leader_epoch != record.leader_epoch:
+        return None
+    others = tuple(failed for failed in record.failed if failed != broker)
+    without = replace(record, failed=(*others, broker))
+    if elect(without, liveness.eligible, unclean=False).leader == NO_LEADER:
+        return None
+    change = reconcile(
+        without, liveness, unclean=False, controller_epoch=controller_epoch, min_isr=min_isr
+    )
+    after = without if change is None else change.record
+    if after.leader_epoch == record.leader_epoch:
+        begun = record.merge(
+            controller_epoch=controller_epoch, isr=after.isr, bump_leader_epoch=True
+        )
+        after = replace(begun, elr=after.elr, last_known_elr=after.last_known_elr)
+    suspects = tuple(suspect for suspect in after.last_known_elr if suspect != broker)
+    return Change(replace(after, failed=others, last_known_elr=suspects))
+
+
 def replicas_returned(
     record: PartitionRecord, brokers: Collection[int], *, controller_epoch: int
 ) -> PartitionRecord | None:

@@ -14,6 +14,7 @@ from replog.core.controller.changes import (
     Change,
     Liveness,
     reconcile,
+    replica_begins_anew,
     replica_failed,
     replica_read_only,
 )
@@ -310,6 +311,26 @@ class Draft:
         if not self.unclean and not self.power_cut:
             return before
         return Losses(before.unclean + len(self.unclean), before.power_cut + len(self.power_cut))
+
+    def replica_damaged(
+        self, tp: TopicPartition, broker: int, *, leader_epoch: int, readable: bool
+    ) -> None:
+        """`broker` says that its log of a partition is damaged, and asks to begin it anew. One that
+        can be read leads on while nobody else can."""
+        record = self.partition(tp)
+        if record is None or record.leader_epoch != leader_epoch:
+            return  # it is told of again, when that is still so
+        change = replica_begins_anew(
+            record,
+            broker,
+            self.liveness,
+            leader_epoch=leader_epoch,
+            controller_epoch=self.epoch,
+            min_isr=self.rules(tp.topic).min_isr,
+        )
+        if change is None and not readable:
+            self.replica_offline(tp, broker, readable=False)
+        self.put_change(tp, change)
 
     def replica_offline(self, tp: TopicPartition, broker: int, *, readable: bool) -> None:
         """`broker` says that its log of a partition can't be used, or only be read."""

@@ -43,6 +43,30 @@ class DescribedLogFolder(Struct):
         self.strays: list[str] = [] if strays is NEW_LIST else strays
 
 
+class DescribedDamagedLog(Struct):
+    __slots__ = (
+        "index",
+        "reason",
+        "topic",
+    )
+    SCHEMA: ClassVar[tuple[Field, ...]] = (
+        Field("topic", "string", default=""),
+        Field("index", "int32", default=0),
+        Field("reason", "string", default=""),
+    )
+
+    def __init__(
+        self,
+        *,
+        topic: str = "",
+        index: int = 0,
+        reason: str = "",
+    ) -> None:
+        self.topic: str = topic
+        self.index: int = index
+        self.reason: str = reason
+
+
 class ReplicaProgress(Struct):
     __slots__ = (
         "broker_id",
@@ -166,6 +190,7 @@ class DescribeReplicasResponse(Response):
         "controller_epoch",
         "controller_id",
         "coordinator_away_ms",
+        "damaged_logs",
         "error_code",
         "image_version",
         "log_folders",
@@ -183,6 +208,7 @@ class DescribeReplicasResponse(Response):
         Field("bounded_losses", "int64", default=-1),
         Field("coordinator_away_ms", "int64", tag=0, default=-1),
         Field("log_folders", "struct", array=True, struct=DescribedLogFolder, tag=1, default=()),
+        Field("damaged_logs", "struct", array=True, struct=DescribedDamagedLog, tag=2, default=()),
         Field("topics", "struct", array=True, struct=DescribedReplicaTopic, default=()),
     )
 
@@ -199,6 +225,7 @@ class DescribeReplicasResponse(Response):
         bounded_losses: int = -1,
         coordinator_away_ms: int = -1,
         log_folders: list[DescribedLogFolder] = NEW_LIST,
+        damaged_logs: list[DescribedDamagedLog] = NEW_LIST,
         topics: list[DescribedReplicaTopic] = NEW_LIST,
     ) -> None:
         self.error_code: int = error_code
@@ -211,6 +238,9 @@ class DescribeReplicasResponse(Response):
         self.bounded_losses: int = bounded_losses
         self.coordinator_away_ms: int = coordinator_away_ms
         self.log_folders: list[DescribedLogFolder] = [] if log_folders is NEW_LIST else log_folders
+        self.damaged_logs: list[DescribedDamagedLog] = (
+            [] if damaged_logs is NEW_LIST else damaged_logs
+        )
         self.topics: list[DescribedReplicaTopic] = [] if topics is NEW_LIST else topics
 
 

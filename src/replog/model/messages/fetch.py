@@ -281,6 +281,7 @@ class FetchPartition(Struct):
         "log_start_offset",
         "partition",
         "partition_max_bytes",
+        "refused",
         "replica_directory_id",
         "synced_offset",
     )
@@ -294,6 +295,7 @@ class FetchPartition(Struct):
         Field("replica_directory_id", "uuid", 17, tag=0, default=ZERO_UUID, ignorable=True),
         Field("high_watermark", "int64", 18, tag=1, default=9223372036854775807, ignorable=True),
         Field("synced_offset", "int64", 17, tag=10000, default=-1, ignorable=True),
+        Field("refused", "bool", 17, tag=10001, default=False, ignorable=True),
     )
 
     def __init__(
@@ -308,6 +310,7 @@ class FetchPartition(Struct):
         replica_directory_id: bytes = ZERO_UUID,
         high_watermark: int = 9223372036854775807,
         synced_offset: int = -1,
+        refused: bool = False,
     ) -> None:
         self.partition: int = partition
         self.current_leader_epoch: int = current_leader_epoch
@@ -318,6 +321,7 @@ class FetchPartition(Struct):
         self.replica_directory_id: bytes = replica_directory_id
         self.high_watermark: int = high_watermark
         self.synced_offset: int = synced_offset
+        self.refused: bool = refused
 
 
 class FetchTopic(Struct):

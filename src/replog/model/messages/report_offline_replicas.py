@@ -27,12 +27,14 @@ class ReportOfflineReplicasResponse(Response):
 
 class OfflinePartition(Struct):
     __slots__ = (
+        "damaged_epoch",
         "index",
         "readable",
     )
     SCHEMA: ClassVar[tuple[Field, ...]] = (
         Field("index", "int32", default=0),
         Field("readable", "bool", default=False),
+        Field("damaged_epoch", "int32", tag=0, default=-1),
     )
 
     def __init__(
@@ -40,9 +42,11 @@ class OfflinePartition(Struct):
         *,
         index: int = 0,
         readable: bool = False,
+        damaged_epoch: int = -1,
     ) -> None:
         self.index: int = index
         self.readable: bool = readable
+        self.damaged_epoch: int = damaged_epoch
 
 
 class OfflineTopic(Struct):

@@ -7,7 +7,8 @@ follower is: its log end offset (-1: it has not fetched in this epoch), and for 
 not been caught up (ms, 0 while it holds all that the leader has; -1: never yet). The controller
 adds how many elections may have lost committed records: unclean ones, and those after a power cut
 of all who were in sync (-1 from others). Log folders are told of that are not in order: full,
-failed, or with folders in them that belong to no topic any more.
+failed, or with folders in them that belong to no topic any more. So are logs that are damaged, and
+not yet begun anew.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ from replog.model.errors import ErrorCode
 from replog.model.ids import NO_EPOCH, NO_LEADER, NO_OFFSET, TopicPartition
 from replog.model.inputs import Received
 from replog.model.messages.describe_replicas import (
+    DescribedDamagedLog,
     DescribedLogFolder,
     DescribedReplica,
     DescribedReplicaTopic,
@@ -76,6 +78,11 @@ def describe(node: Node, message: DescribeReplicasRequest) -> DescribeReplicasRe
             )
             for folder in node.partitions.logs.folders
             if not folder.online or folder.strays
+        ],
+        damaged_logs=[
+            DescribedDamagedLog(topic=p.tp.topic, index=p.tp.partition, reason=p.damage.reason)
+            for p in sorted(node.partitions.all(), key=lambda p: p.tp)
+            if p.damage is not None
         ],
         topics=list(topics.values()),
     )

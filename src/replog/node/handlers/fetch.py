@@ -34,6 +34,7 @@ from replog.model.messages.fetch import (
     NodeEndpoint,
     PartitionData,
 )
+from replog.node.cluster_view import endpoints, preferred_reader
 from replog.node.fetch_context import FetchContext, FetchItem, ParkedFetch
 
 if TYPE_CHECKING:
@@ -233,17 +234,18 @@ class _Fetch(ParkedFetch):
         if item.fresh:
             self._note_progress(partition, item)
         try:
+            self._look_for_damage(partition, item)
             return self._read_log(partition, item, budget, first=first)
         except (DiskError, LogCorrupt) as failure:
-            node.partitions.disk_failed(partition, failure)
-            return partition, self._refusal(item, ErrorCode.KAFKA_STORAGE_ERROR, partition), 0
+            node.partitions.read_failed(partition, failure)
+            return partition, self._refusal(item, self._unreadable(partition), partition), 0
 
     def _read_log(
         self, partition: Partition, item: FetchItem, budget: int, *, first: bool
     ) -> _Found:
         offset = item.fetch_offset
         if self.message.rack_id and self.replica == CONSUMER:
-            closer = self.node.partitions.preferred_reader(partition, self.message.rack_id, offset)
+            closer = preferred_reader(self.node, partition, self.message.rack_id, offset)
             if closer is not None:
                 data = self._data(item, partition)
                 data.preferred_read_replica = closer
@@ -272,6 +274,21 @@ class _Fetch(ParkedFetch):
                 for t in partition.log.aborted.within_range(offset, read.range, upto)
             ]
         return partition, data, read.range.length
+
+    def _look_for_damage(self, partition: Partition, item: FetchItem) -> None:
+        """Who asks again for what it was just sent, or says that it refused it, may have been sent
+        bytes that have rotted here. Raises DiskError."""
+        follower = self.context.follower is not None
+        if item.refused if follower else item.served_from == item.fetch_offset:
+            item.refused = False
+            self.node.partitions.damaged.look(partition, item.fetch_offset)
+
+    def _unreadable(self, partition: Partition) -> ErrorCode:
+        """Why records can't be read: somebody else is about to lead, or nobody has them."""
+        alone = self.node.partitions.damaged.is_alone(partition.record)
+        if partition.damage is not None and alone:
+            return ErrorCode.CORRUPT_MESSAGE
+        return ErrorCode.KAFKA_STORAGE_ERROR
 
     def _held_back(self, partition: Partition) -> bool:
         follower = self.context.follower
@@ -393,7 +410,7 @@ class _Fetch(ParkedFetch):
                 NodeEndpoint(
                     node_id=broker.broker_id, host=end.host, port=end.port, rack=broker.rack
                 )
-                for broker, end in self.node.partitions.endpoints(sorted(hinted), self.request)
+                for broker, end in endpoints(self.node.cluster, sorted(hinted), self.request)
             ]
         if not context.session_id:
             context.close(self.node.waits)
@@ -402,6 +419,8 @@ class _Fetch(ParkedFetch):
     def _note_sent(self, item: FetchItem, data: PartitionData, *, served: bool) -> None:
         item.sent_high_watermark = data.high_watermark
         item.sent_log_start = data.log_start_offset
+        if served:
+            item.served_from = item.fetch_offset
         # Who is sent to a follower may come back, and then does not name the partition.
         elsewhere = data.preferred_read_replica != NO_BROKER
         refused = data.error_code != 0 or elsewhere

@@ -113,7 +113,7 @@ def _find(
     try:
         found = _lookup(partition, timestamp, _end(partition, message))
     except (DiskError, LogCorrupt) as error:
-        node.partitions.disk_failed(partition, error)
+        node.partitions.read_failed(partition, error)
         return ErrorCode.KAFKA_STORAGE_ERROR
     if message.replica_id == CONSUMER and _may_be_short(partition, timestamp, found):
         if request.version < FIRST_VERSION_WITH_OFFSET_NOT_AVAILABLE:

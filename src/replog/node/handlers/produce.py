@@ -34,6 +34,7 @@ from replog.model.messages.produce import (
     TopicProduceData,
     TopicProduceResponse,
 )
+from replog.node.cluster_view import endpoints
 from replog.records.header import read_producer_id
 from replog.records.validate import LookInside, RefusedBatch, validate_produce
 
@@ -320,7 +321,7 @@ class _Produce:
             leader_id=record.leader, leader_epoch=record.leader_epoch
         )
         known = {endpoint.node_id for endpoint in self.response.node_endpoints or ()}
-        for broker, end in self.node.partitions.endpoints((record.leader,), self.request):
+        for broker, end in endpoints(self.node.cluster, (record.leader,), self.request):
             if broker.broker_id not in known:
                 endpoint = NodeEndpoint(
                     node_id=broker.broker_id, host=end.host, port=end.port, rack=broker.rack

@@ -2,8 +2,10 @@
 
 Taken from brokers only. A replica that can't be read counts as one whose broker died: it leaves the
 ISR, leads no more, and is not elected until its broker registers anew. So does one that can only be
-read (its disk is full), except that it leads on while nobody else can. Answered when it is durable;
-saying it again is free. Replicas of topics that are gone are passed over.
+read (its disk is full), except that it leads on while nobody else can. One whose log is damaged
+says in which leader epoch, and that it will begin the log anew once another broker leads in a later
+one: it leaves ISR and ELR for that, and may come back in without a restart. Answered when it is
+durable; saying it again is free. Replicas of topics that are gone are passed over.
 """
 
 from __future__ import annotations
@@ -13,7 +15,7 @@ from typing import TYPE_CHECKING
 
 from replog.core.controller.state import Draft
 from replog.model.errors import ErrorCode
-from replog.model.ids import TopicPartition
+from replog.model.ids import NO_EPOCH, TopicPartition
 from replog.model.inputs import Received
 from replog.model.messages.report_offline_replicas import (
     ReportOfflineReplicasRequest,
@@ -49,11 +51,16 @@ def execute(
             if topic is None:
                 continue
             for partition in sent.partitions:
-                draft.replica_offline(
-                    TopicPartition(topic.name, partition.index),
-                    message.broker_id,
-                    readable=partition.readable,
-                )
+                tp = TopicPartition(topic.name, partition.index)
+                if partition.damaged_epoch != NO_EPOCH:
+                    draft.replica_damaged(
+                        tp,
+                        message.broker_id,
+                        leader_epoch=partition.damaged_epoch,
+                        readable=partition.readable,
+                    )
+                else:
+                    draft.replica_offline(tp, message.broker_id, readable=partition.readable)
         return lambda: answer(ErrorCode.NONE)
 
     def answer(error: ErrorCode) -> None:
