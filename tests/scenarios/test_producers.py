@@ -168,3 +168,25 @@ def test_a_replica_that_never_had_a_producers_records_knows_the_producer(
     assert send(town, 9)[0] is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER, "a gap is a gap"
     assert send(town, 6) == (ErrorCode.NONE, 6), "a repetition of what is deleted"
     assert send(town, 7) == (ErrorCode.NONE, 7)
+
+
+@pytest.mark.scenario(53, 66)
+def test_a_replica_of_which_power_left_its_start_alone_knows_the_producer_again(
+    town: Town,
+) -> None:
+    create(town, "t", [1, 2])
+    for sequence in range(7):
+        assert send(town, sequence)[0] is ErrorCode.NONE
+    delete_records(town, 7)
+    town.run(1_000)
+    town.kill(2)
+    disk = town.disk(2)
+    for name in disk.list("t-0"):
+        if name.endswith((".log", ".index", ".timeindex", ".snapshot")):
+            disk.remove(f"t-0/{name}")
+    town.start(2)
+    town.run_until(lambda: isr(town) == [1, 2])
+    town.run(200)
+    assert fail_over(town) == 2
+    assert send(town, 9)[0] is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER, "a gap is a gap"
+    assert send(town, 7) == (ErrorCode.NONE, 7)
