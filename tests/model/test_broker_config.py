@@ -169,7 +169,7 @@ def test_dynamic_values_go_before_given_ones() -> None:
 
 def test_access_by_name() -> None:
     broker = config(log__dirs="/data/a")
-    assert broker.int("num.io.threads") == 8
+    assert broker.int("num.partitions") == 1
     assert broker.long("log.retention.bytes") == -1
     assert broker.bool("delete.topic.enable") is True
     assert broker.str("broker.rack") is None

@@ -115,6 +115,8 @@ class OsFile:
         try:
             self._reserved = _allocate(self._descriptor, size)
         except OSError as error:
+            self._reserved = True  # a part may have been
+            self.release()
             _refuse("reserve room", self.path, error)
 
     def release(self) -> None:

@@ -64,6 +64,7 @@ OTHERWISE: Final = (
     ".class",
     "max.connections",
     "queued.max.request.bytes",
+    "num.io.threads",
 )
 SHOWN_NAMES: Final = [
     name
