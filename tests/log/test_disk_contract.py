@@ -48,6 +48,17 @@ def test_room_that_is_reserved_is_no_part_of_the_file(disk: Disk) -> None:
     assert (again.size(), again.read(0, 10)) == (6, b"hello!")
 
 
+def test_overwriting(disk: Disk) -> None:
+    file = disk.open("a", create=True)
+    file.overwrite(b"old")
+    assert (file.size(), file.read(0, 10)) == (3, b"old")
+    disk.open("a").overwrite(b"newer")
+    again = disk.open("a")
+    assert (again.size(), again.read(0, 10)) == (5, b"newer")
+    again.append((b"!",))
+    assert again.read(0, 10) == b"newer!"
+
+
 def test_many_buffers_in_one_append(disk: Disk) -> None:
     file = disk.open("a", create=True)
     parts = [bytes([number % 256]) * (number % 7) for number in range(3_000)]

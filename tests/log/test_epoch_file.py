@@ -1,5 +1,7 @@
 """The epoch file: its law, its text, and the answers about where epochs end (KIP-101, KIP-279)."""
 
+from random import Random
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -166,3 +168,55 @@ def test_a_failed_change_changes_nothing() -> None:
         with pytest.raises(DiskError):
             change()
     assert epochs.entries() == [(1, 0)]
+
+
+def test_an_epoch_more_makes_no_file() -> None:
+    """It takes a file system milliseconds, and a leader may begin in thousands of partitions."""
+    disk = MemDisk()
+    disk.make_directory("t-0")
+    epochs = EpochFile(disk, "t-0")
+    epochs.create()
+    calls: list[str] = []
+    disk.before_call = lambda call, path: calls.append(call)
+    epochs.assign(0, 0)
+    epochs.assign(3, 7)
+    again = EpochFile(disk, "t-0")
+    assert again.load()
+    again.assign(4, 9)
+    assert calls == ["overwrite"] * 3
+    epochs = EpochFile(disk, "t-0")
+    assert epochs.load() and epochs.entries() == [(0, 0), (3, 7), (4, 9)]
+
+
+def test_a_file_that_is_cut_or_longer_than_a_sector_is_replaced() -> None:
+    disk = MemDisk()
+    disk.make_directory("t-0")
+    epochs = EpochFile(disk, "t-0")
+    epochs.create()
+    for epoch in range(200):
+        epochs.assign(epoch, 10 * epoch)
+    renames: list[str] = []
+    disk.before_call = lambda call, path: renames.append(call) if call == "rename" else None
+    epochs.assign(200, 2_000)
+    epochs.truncate_from_end(15)
+    assert renames == ["rename", "rename"]
+    again = EpochFile(disk, "t-0")
+    assert again.load() and again.entries() == epochs.entries() == [(0, 0), (1, 10)]
+    epochs.clear()
+    assert again.load() and again.entries() == []
+
+
+def test_power_that_goes_while_an_epoch_is_noted_leaves_the_old_ones_or_nothing_to_trust() -> None:
+    for seed in range(50):
+        disk = MemDisk()
+        disk.make_directory("t-0")
+        epochs = EpochFile(disk, "t-0")
+        epochs.create()
+        epochs.assign(5, 0)
+        epochs.sync()
+        disk.sync_directory("")
+        epochs.assign(12, 100)
+        disk.power_cut(Random(seed))
+        again = EpochFile(disk, "t-0")
+        if again.load():
+            assert again.entries() in ([(5, 0)], [(5, 0), (12, 100)])

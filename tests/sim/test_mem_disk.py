@@ -5,9 +5,8 @@ from random import Random
 
 import pytest
 
-from replog.log.disk import DiskError
+from replog.log.disk import SECTOR_BYTES, DiskError
 from replog.sim.mem_disk import CrashNow, MemDisk, ShortWrite
-from replog.sim.mem_file import SECTOR_BYTES
 
 SEEDS = range(60)
 
@@ -78,6 +77,14 @@ def test_sectors_go_one_by_one() -> None:
 
     whole = {data for data in outcomes(prepare) if data is not None and len(data) == 1536}
     assert any(data[:512] == bytes(512) and data[1024:] == b"a" * 512 for data in whole)
+
+
+def test_what_is_overwritten_is_the_old_or_the_new_and_may_end_where_the_old_did() -> None:
+    def prepare(disk: MemDisk) -> None:
+        disk.write_file("f", b"old")
+        disk.open("f").overwrite(b"newer")
+
+    assert outcomes(prepare) == {b"old", b"old\0", b"old\0\0", b"new", b"newe", b"newer"}
 
 
 def test_a_truncation_that_was_not_synced_may_come_undone() -> None:
@@ -219,6 +226,7 @@ def test_every_changing_call_can_fail_or_kill() -> None:
     file = disk.open("d/f", create=True)
     calls: dict[str, Callable[[], object]] = {
         "append": lambda: file.append((b"x",)),
+        "overwrite": lambda: file.overwrite(b"x"),
         "truncate": lambda: file.truncate(0),
         "sync": file.sync,
         "open": lambda: disk.open("d/new", create=True),

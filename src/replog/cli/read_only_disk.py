@@ -46,6 +46,9 @@ class ReadOnlyFile:
     def append(self, buffers: Sequence[Buffer]) -> int:
         _refuse(self.path)
 
+    def overwrite(self, data: bytes) -> None:
+        _refuse(self.path)
+
     def truncate(self, size: int) -> None:
         _refuse(self.path)
 

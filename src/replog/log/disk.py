@@ -14,7 +14,7 @@ truncates back.
 """
 
 from collections.abc import Sequence
-from typing import Protocol
+from typing import Final, Protocol
 
 
 class DiskError(Exception):
@@ -25,6 +25,9 @@ class DiskFull(DiskError):
     """There is no room for what was to be written. What is there can still be read."""
 
 
+# What any device writes as a whole, or not at all.
+SECTOR_BYTES: Final = 512
+
 Buffer = bytes | bytearray | memoryview
 
 
@@ -33,6 +36,12 @@ class DiskFile(Protocol):
 
     def append(self, buffers: Sequence[Buffer]) -> int:
         """Write all `buffers` at the end with one gathered write; returns the bytes written."""
+        ...
+
+    def overwrite(self, data: bytes) -> None:
+        """Write `data` over all that is there, which is not longer. It fits into `SECTOR_BYTES`: a
+        killed process has done it or not, and after a power cut the old bytes are there or the new
+        ones, which may end where the old ones did."""
         ...
 
     def read(self, position: int, length: int) -> bytes:

@@ -80,6 +80,13 @@ class OsFile:
                 raise OSError("nothing was written")
             written += count
 
+    def overwrite(self, data: bytes) -> None:
+        try:
+            os.pwrite(self._descriptor, data, 0)
+        except OSError as error:
+            _refuse("overwrite", self.path, error)
+        self._size = len(data)
+
     def read(self, position: int, length: int) -> bytes:
         try:
             data = os.pread(self._descriptor, length, position)

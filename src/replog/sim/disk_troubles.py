@@ -65,5 +65,5 @@ class DiskTroubles:
         if self._room is not None and call == "append":
             written, self._room = self._room, 0
             raise ShortWrite(path, written=written)
-        if self._room is not None and call == "reserve":
-            raise ShortWrite(path)  # what is left is less than a segment
+        if self._room is not None and call in ("reserve", "overwrite"):
+            raise ShortWrite(path)  # what is left is less than a segment, or than a block

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator, Sequence
 from random import Random
 
 from replog.log.cleaner_writer import CLEANED_SUFFIX
-from replog.log.disk import Buffer, DiskError, DiskFull
+from replog.log.disk import SECTOR_BYTES, Buffer, DiskError, DiskFull
 from replog.log.files import LOG_SUFFIX
 from replog.sim.mem_file import Directory, Inode
 
@@ -58,6 +58,12 @@ class MemFile:
             raise
         self._inode.extend(joined)
         return len(joined)
+
+    def overwrite(self, data: bytes) -> None:
+        if not len(self._inode.data) <= len(data) <= SECTOR_BYTES:
+            raise ValueError(f"{self.path}: {len(data)} bytes over {len(self._inode.data)}")
+        self._enter("overwrite")
+        self._inode.overwrite(data)
 
     def read(self, position: int, length: int) -> bytes:
         self._disk.reads += 1

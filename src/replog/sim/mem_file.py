@@ -4,9 +4,8 @@ A file is what it is whatever its names; a directory holds names, whatever its o
 """
 
 from random import Random
-from typing import Final
 
-SECTOR_BYTES: Final = 512
+from replog.log.disk import SECTOR_BYTES
 
 
 class Inode:
@@ -25,6 +24,11 @@ class Inode:
     def extend(self, data: bytes) -> None:
         """Bytes more at the end."""
         self.data += data
+        self.dirty = True
+
+    def overwrite(self, data: bytes) -> None:
+        """Other bytes, as many or more."""
+        self.data[:] = data
         self.dirty = True
 
     def resize(self, size: int) -> None:
