@@ -112,11 +112,11 @@ def _watermark_on_election(original: Callable[..., None]) -> Callable[..., None]
 def _promise_what_was_asked_for(original: Callable[..., Any]) -> Callable[..., Any]:
     """A follower's progress is what it will have, not what it has."""
 
-    def after_fetch(self: Progress, *, leader_end: int, **named: Any) -> Progress:
-        progress: Progress = original(self, leader_end=leader_end, **named)
-        return progress._replace(log_end_offset=leader_end)
+    def fetched(self: Progress, *, leader_end: int, **named: Any) -> None:
+        original(self, leader_end=leader_end, **named)
+        self.log_end_offset = leader_end
 
-    return after_fetch
+    return fetched
 
 
 def _diverged_to_watermark(self: Fetcher, partition: Partition, epoch: int, end: int) -> None:
@@ -229,7 +229,7 @@ REPLICATION: dict[str, tuple[Patch, ...]] = {
         (LeaderState, "__init__", _watermark_on_election(LeaderState.__init__)),
     ),
     "followers are believed to have what they are sent": (
-        (Progress, "after_fetch", _promise_what_was_asked_for(Progress.after_fetch)),
+        (Progress, "fetched", _promise_what_was_asked_for(Progress.fetched)),
     ),
     "the controller takes any ISR proposal": (
         (changes, "_refuse_proposer", _accept_any_proposal),

@@ -159,33 +159,32 @@ def test_request(frame: str, correlation_id: int, message: Request) -> None:
     assert sent == len(raw).to_bytes(4, "big") + raw
 
 
-def asked(api_key: int, version: int, *, tagged: bool) -> ParsedRequest:
+def asked(api_key: int, version: int) -> ParsedRequest:
     return ParsedRequest(
         api_key=api_key,
         version=version,
         correlation_id=7,
         client_id=None,
         message=ApiVersionsRequest(),
-        tagged_response=tagged,
     )
 
 
 ROW = ApiVersion(api_key=18, min_version=0, max_version=5)
 RESPONSES: dict[str, tuple[ParsedRequest, Response, str]] = {
-    "heartbeat_v0": (asked(12, 0, tagged=False), HeartbeatResponse(error_code=25), "0019"),
-    "heartbeat_v1": (asked(12, 1, tagged=False), HeartbeatResponse(error_code=25), "000000000019"),
+    "heartbeat_v0": (asked(12, 0), HeartbeatResponse(error_code=25), "0019"),
+    "heartbeat_v1": (asked(12, 1), HeartbeatResponse(error_code=25), "000000000019"),
     "heartbeat_v4": (
-        asked(12, 4, tagged=True),
+        asked(12, 4),
         HeartbeatResponse(throttle_time_ms=1, error_code=25),
         "00 00000001 0019 00",
     ),
     "api_versions_v0": (
-        asked(18, 0, tagged=False),
+        asked(18, 0),
         ApiVersionsResponse(error_code=35, api_keys=[ROW]),
         "0023 00000001 0012 0000 0005",
     ),
     "api_versions_v3_without_tags_in_its_header": (
-        asked(18, 3, tagged=False),
+        asked(18, 3),
         ApiVersionsResponse(api_keys=[ROW]),
         "0000 02 0012 0000 0005 00 00000000 00",
     ),

@@ -239,12 +239,7 @@ class PartitionLog(ReadableLog, ShrinkingLog, DurableLog):
             rolled = rolled or rolls
             done = upto
         return AppendResult(
-            first_offset,
-            self.log_end_offset - 1,
-            end,
-            rolled=rolled,
-            headers=headers,
-            skipped=skipped,
+            first_offset, self.log_end_offset - 1, end, NO_APPEND_TIME, rolled, headers, skipped
         )
 
     def _fitting(self, headers: Sequence[BatchHeader], first: int, rolls: bool) -> int:

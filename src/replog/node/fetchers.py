@@ -19,6 +19,7 @@ from zlib import crc32
 from replog.model.errors import ErrorCode
 from replog.model.ids import NO_EPOCH, NO_OFFSET, TopicPartition
 from replog.model.inputs import PeerFailed, PeerReplied
+from replog.model.messages.base import blank
 from replog.model.messages.fetch import (
     FetchPartition,
     FetchRequest,
@@ -52,6 +53,10 @@ FORGOTTEN: Told = (
     -1,
     False,
 )  # the session holds the partition, and must be told anew
+
+_new_request = blank(FetchRequest)
+_new_topic = blank(FetchTopic)
+_new_partition = blank(FetchPartition)
 
 SESSION_ERRORS = frozenset(
     {ErrorCode.FETCH_SESSION_ID_NOT_FOUND, ErrorCode.INVALID_FETCH_SESSION_EPOCH}
@@ -106,6 +111,7 @@ class Fetcher:
         self._not_before_ms = 0.0
         self._leader_broker_epoch = NO_EPOCH
         self._own_broker_epoch = NO_EPOCH
+        self._own_state: ReplicaState | None = None  # who we are, as every request says it
 
     # ---- who is followed -----------------------------------------------------------------
 
@@ -164,6 +170,9 @@ class Fetcher:
             return
         if node.broker_epoch != self._own_broker_epoch:
             self._own_broker_epoch = node.broker_epoch
+            self._own_state = ReplicaState(
+                replica_id=node.broker_id, replica_epoch=node.broker_epoch
+            )
             self._begin_session()
         new_session = self._session_epoch == NEW_SESSION_EPOCH
         if self._in_flight and (new_session or self._in_flight > 1):
@@ -176,18 +185,18 @@ class Fetcher:
         self._in_flight += 1
         generation, number = self._generation, self._asked
         config = node.config
-        request = FetchRequest(
-            # The first answer of a session comes at once: until then nothing can be added to it.
-            max_wait_ms=0 if new_session else config.replica_fetch_wait_max_ms,
-            min_bytes=config.replica_fetch_min_bytes,
-            max_bytes=config.replica_fetch_response_max_bytes,
-            session_id=self._session_id,
-            session_epoch=self._session_epoch,
-            topics=topics,
-            forgotten_topics_data=[] if new_session else self._take_forgotten(),
-            replica_state=ReplicaState(replica_id=node.broker_id, replica_epoch=node.broker_epoch),
-        )
+        request = _new_request()
+        # The first answer of a session comes at once: until then nothing can be added to it.
+        request.max_wait_ms = 0 if new_session else config.replica_fetch_wait_max_ms
+        request.min_bytes = config.replica_fetch_min_bytes
+        request.max_bytes = config.replica_fetch_response_max_bytes
+        request.session_id = self._session_id
+        request.session_epoch = self._session_epoch
+        request.topics = topics
+        request.replica_state = self._own_state
         if not new_session:
+            if self._forgotten:
+                request.forgotten_topics_data = self._take_forgotten()
             self._session_epoch = _next_epoch(self._session_epoch)
         node.send(
             leader,
@@ -216,27 +225,24 @@ class Fetcher:
             topic_id = followed.partition.topic_id
             topic = topics.get(topic_id)
             if topic is None:
-                topic = topics[topic_id] = FetchTopic(topic_id=topic_id)
-            topic.partitions.append(
-                FetchPartition(
-                    partition=followed.partition.tp.partition,
-                    fetch_offset=wanted[0],
-                    current_leader_epoch=wanted[1],
-                    last_fetched_epoch=wanted[2],
-                    log_start_offset=wanted[3],
-                    synced_offset=wanted[4],
-                    refused=wanted[5],
-                    partition_max_bytes=self._node.config.replica_fetch_max_bytes,
-                )
-            )
+                topic = topics[topic_id] = _new_topic()
+                topic.topic_id = topic_id
+            told = _new_partition()
+            told.partition = followed.partition.tp.partition
+            told.fetch_offset = wanted[0]
+            told.current_leader_epoch = wanted[1]
+            told.last_fetched_epoch = wanted[2]
+            told.log_start_offset = wanted[3]
+            told.synced_offset = wanted[4]
+            told.refused = wanted[5]
+            told.partition_max_bytes = self._node.config.replica_fetch_max_bytes
             if wanted[2] != wanted[1]:  # the leader may not be able to tell what these records are
-                topic.partitions[-1].high_watermark = followed.partition.high_watermark
+                told.high_watermark = followed.partition.high_watermark
+            topic.partitions.append(told)
         self._news = later
         return list(topics.values())
 
     def _take_forgotten(self) -> list[ForgottenTopic]:
-        if not self._forgotten:
-            return []
         topics: dict[bytes, ForgottenTopic] = {}
         for topic_id, index in self._forgotten:
             if isinstance(topic_id, bytes):

@@ -221,19 +221,17 @@ def _check_payload(buffer: memoryview, header: BatchHeader) -> RefusedBatch | No
     if len(payload) < header.count * RECORD_SIZE_MIN:
         return _invalid(f"{header.count} records in {len(payload)} bytes")
     try:
+        if header.count <= WALKED_RECORDS_MAX and len(payload) <= WALKED_BYTES_MAX:
+            latest = header.base_timestamp + check_records(bytes(payload), header.count)
+            if header.max_timestamp > latest and not header.log_append_time:
+                stamp_timestamp(buffer, header, max_timestamp=latest, log_append_time=False)
+            return None
         length, start = read_varint(payload, 0, len(payload))
     except CorruptBatch as error:
         return _invalid(str(error))
     left = len(payload) - start
     if length > left or (header.count == 1 and length != left):
         return _invalid(f"the first record has {length} bytes, {left} are left")
-    if header.count <= WALKED_RECORDS_MAX and len(payload) <= WALKED_BYTES_MAX:
-        try:
-            latest = header.base_timestamp + check_records(bytes(payload), header.count)
-        except CorruptBatch as error:
-            return _invalid(str(error))
-        if header.max_timestamp > latest and not header.log_append_time:
-            stamp_timestamp(buffer, header, max_timestamp=latest, log_append_time=False)
     return None
 
 

@@ -49,20 +49,17 @@ class ParsedRequest:
         "client_id",
         "correlation_id",
         "message",
-        "tagged_response",
         "token",
         "version",
     )
 
     def __init__(
         self,
-        *,
         api_key: int,
         version: int,
         correlation_id: int,
         client_id: str | None,
         message: Request,
-        tagged_response: bool,
         answer: Response | None = None,
     ) -> None:
         self.api_key = api_key
@@ -70,7 +67,6 @@ class ParsedRequest:
         self.correlation_id = correlation_id
         self.client_id = client_id
         self.message = message
-        self.tagged_response = tagged_response
         self.answer = answer
         self.token = 0
 
@@ -95,14 +91,7 @@ def parse_request(frame: Buffer, *, peer: bool = False) -> ParsedRequest:
     if version >= api.flexible_from:
         at = at + 1 if frame[at : at + 1] == NO_TAGS else skip_header_tags(frame, at)
     message, _ = decode(api.request, version, frame, at)
-    return ParsedRequest(
-        api_key=api_key,
-        version=version,
-        correlation_id=correlation_id,
-        client_id=client_id,
-        message=message,
-        tagged_response=version >= api.tagged_from,
-    )
+    return ParsedRequest(api_key, version, correlation_id, client_id, message)
 
 
 def _unknown_api_versions(
@@ -113,21 +102,17 @@ def _unknown_api_versions(
     row = ApiVersion(
         api_key=API_VERSIONS_KEY, min_version=api.min_version, max_version=api.max_version
     )
+    answer = ApiVersionsResponse(error_code=ErrorCode.UNSUPPORTED_VERSION, api_keys=[row])
     return ParsedRequest(
-        api_key=API_VERSIONS_KEY,
-        version=0,
-        correlation_id=correlation_id,
-        client_id=client_id,
-        message=ApiVersionsRequest(),
-        tagged_response=False,
-        answer=ApiVersionsResponse(error_code=ErrorCode.UNSUPPORTED_VERSION, api_keys=[row]),
+        API_VERSIONS_KEY, 0, correlation_id, client_id, ApiVersionsRequest(), answer
     )
 
 
 def encode_response(request: ParsedRequest, response: Response) -> list[Part]:
     """The whole frame that answers `request`, with its size. Raises UnencodableMessage."""
-    header = response_header(request.correlation_id, tagged=request.tagged_response)
-    return _framed(encode(response, request.version, header))
+    version = request.version
+    tagged = version >= SERVED[request.api_key].tagged_from
+    return _framed(encode(response, version, response_header(request.correlation_id, tagged)))
 
 
 def _framed(parts: list[Part]) -> list[Part]:

@@ -59,7 +59,7 @@ def has_tagged_response(api_key: int, version: int, flexible_from: int) -> bool:
     return version >= flexible_from and api_key != API_VERSIONS_KEY
 
 
-def response_header(correlation_id: int, *, tagged: bool) -> bytes:
+def response_header(correlation_id: int, tagged: bool) -> bytes:
     """The header of a response, version 1 if `tagged`, else 0."""
     return (_CORRELATION_AND_NO_TAGS if tagged else _CORRELATION).pack(correlation_id)
 

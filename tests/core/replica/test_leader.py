@@ -255,12 +255,12 @@ def test_an_old_record_changes_nothing() -> None:
 @pytest.mark.scenario(35)
 def test_lag_is_time_since_the_follower_last_had_everything() -> None:
     progress = Progress(caught_up_ms=0, last_fetch_ms=0)
-    progress = progress.after_fetch(offset=10, leader_end=10, broker_epoch=1, now_ms=100)
+    progress.fetched(offset=10, leader_end=10, broker_epoch=1, now_ms=100)
     assert progress.caught_up_ms == 100
     # behind, but it reached at 300 what the leader had at 100
-    progress = progress.after_fetch(offset=10, leader_end=20, broker_epoch=1, now_ms=300)
+    progress.fetched(offset=10, leader_end=20, broker_epoch=1, now_ms=300)
     assert progress.caught_up_ms == 100
-    progress = progress.after_fetch(offset=20, leader_end=30, broker_epoch=1, now_ms=500)
+    progress.fetched(offset=20, leader_end=30, broker_epoch=1, now_ms=500)
     assert progress.caught_up_ms == 300
     assert not progress.lags(leader_end=30, now_ms=300 + LAG_MS, lag_ms_max=LAG_MS)
     assert progress.lags(leader_end=30, now_ms=301 + LAG_MS, lag_ms_max=LAG_MS)

@@ -67,9 +67,10 @@ class LeaderState:
         self.isr_state: IsrState = Committed(record.isr, record.partition_epoch)
         # An ISR member that has not fetched yet gets the whole lag time to show up. Nobody else was
         # caught up: it may be far behind, and would hold the high watermark for all that time.
-        in_sync = Progress(caught_up_ms=now_ms, last_fetch_ms=now_ms)
         self.progress = {
-            broker: in_sync if broker in record.isr else Progress()
+            broker: Progress(caught_up_ms=now_ms, last_fetch_ms=now_ms)
+            if broker in record.isr
+            else Progress()
             for broker in record.replicas
             if broker != record.leader
         }
@@ -83,9 +84,9 @@ class LeaderState:
         session do not name each partition, so this is where its time begins to run.
         """
         before = self.log_end
-        for broker, progress in self.progress.items():
+        for progress in self.progress.values():
             if progress.log_end_offset >= before:
-                self.progress[broker] = progress.until(now_ms)
+                progress.caught_up_ms = now_ms
         self.log_end = log_end
         return self.advance(now_ms)
 
@@ -111,7 +112,7 @@ class LeaderState:
             # a connection that was given up. Counted, it would stay the last word on an idle
             # partition, which a follower does not name again.
             return False
-        self.progress[broker] = known.after_fetch(
+        known.fetched(
             offset=offset, leader_end=self.log_end, broker_epoch=broker_epoch, now_ms=now_ms
         )
         return self.advance(now_ms)

@@ -4,15 +4,16 @@ Membership in the ISR is a matter of time, not of distance: a follower is in syn
 everything that the leader had, at some moment of the last `replica.lag.time.max.ms`.
 """
 
-from typing import NamedTuple
+from dataclasses import dataclass
 
 from replog.model.ids import NO_EPOCH, NO_OFFSET
 
 NEVER = float("-inf")
 
 
-class Progress(NamedTuple):
-    """One follower in the current leader epoch. A tuple, as one is made for each fetch."""
+@dataclass(slots=True)
+class Progress:
+    """One follower in the current leader epoch. It is brought up to date with each fetch."""
 
     log_end_offset: int = NO_OFFSET  # -1: it has not fetched in this leader epoch
     caught_up_ms: float = NEVER  # last moment at which it had all that the leader had then
@@ -20,31 +21,20 @@ class Progress(NamedTuple):
     leader_end_at_last_fetch: int = NO_OFFSET
     broker_epoch: int = NO_EPOCH  # of the registration that fetched
 
-    def after_fetch(
-        self, *, offset: int, leader_end: int, broker_epoch: int, now_ms: float
-    ) -> "Progress":
+    def fetched(self, *, offset: int, leader_end: int, broker_epoch: int, now_ms: float) -> None:
         """The follower asked for `offset`: it holds everything below, and said so at `now_ms`.
 
         When it reaches only what the leader had at the previous fetch, it was caught up at that
         fetch: it took one round trip to copy what was there.
         """
         if offset >= leader_end:
-            caught_up = now_ms
+            self.caught_up_ms = now_ms
         elif offset >= self.leader_end_at_last_fetch >= 0:
-            caught_up = max(self.caught_up_ms, self.last_fetch_ms)
-        else:
-            caught_up = self.caught_up_ms
-        return Progress(offset, caught_up, now_ms, leader_end, broker_epoch)
-
-    def until(self, now_ms: float) -> "Progress":
-        """It was caught up until now."""
-        return Progress(
-            self.log_end_offset,
-            now_ms,
-            self.last_fetch_ms,
-            self.leader_end_at_last_fetch,
-            self.broker_epoch,
-        )
+            self.caught_up_ms = max(self.caught_up_ms, self.last_fetch_ms)
+        self.log_end_offset = offset
+        self.last_fetch_ms = now_ms
+        self.leader_end_at_last_fetch = leader_end
+        self.broker_epoch = broker_epoch
 
     def lags(self, *, leader_end: int, now_ms: float, lag_ms_max: int) -> bool:
         """Whether it has not been caught up for more than `lag_ms_max` milliseconds."""

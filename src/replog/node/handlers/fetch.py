@@ -24,6 +24,7 @@ from replog.log.results import LogRead
 from replog.model.errors import ErrorCode, Refused
 from replog.model.ids import NO_BROKER
 from replog.model.inputs import PeerIdentity, Received
+from replog.model.messages.base import blank
 from replog.model.messages.fetch import (
     AbortedTransaction,
     EpochEndOffset,
@@ -36,10 +37,10 @@ from replog.model.messages.fetch import (
 )
 from replog.node.cluster_view import endpoints, preferred_reader
 from replog.node.fetch_context import FetchContext, FetchItem, ParkedFetch
+from replog.node.partition import Partition
 
 if TYPE_CHECKING:
     from replog.node.node import Node
-    from replog.node.partition import Partition
 
 CONSUMER = -1
 DEBUG_CONSUMER = -2  # reads up to the log end, as a follower does
@@ -66,8 +67,7 @@ def handle(node: Node, request: Received, message: FetchRequest) -> FetchRespons
     context = node.fetch_sessions.open(message, follower, by_id=by_id)
     if isinstance(context, Refused):
         return FetchResponse(error_code=context.error)
-    incremental = message.session_epoch > 0 and message.session_id != 0
-    fetch = _Fetch(node, request, message, context, replica=replica, incremental=incremental)
+    fetch = _Fetch(node, request, message, context, replica)
     answer = fetch.read()
     if fetch.enough or message.max_wait_ms <= 0 or not context.items:
         return fetch.finish(answer)
@@ -122,6 +122,10 @@ def _authenticated(
     return peer
 
 
+_new_response = blank(FetchResponse)
+_new_topic = blank(FetchableTopicResponse)
+_new_data = blank(PartitionData)
+
 # What a look at one partition has found for the other side, with the bytes of records in it; None
 # when that is no more than where the log begins and its high watermark. Without a partition it is
 # always an error.
@@ -148,15 +152,13 @@ class _Fetch(ParkedFetch):
         request: Received,
         message: FetchRequest,
         context: FetchContext,
-        *,
         replica: int,
-        incremental: bool,
     ) -> None:
         self.node = node
         self.request = request
         self.message = message
         self.context = context
-        self.incremental = incremental
+        self.incremental = message.session_epoch > 0 and message.session_id != 0
         self.replica = replica
         self.enough = False  # set by `read`: the answer need not wait
         self.overtaken = False
@@ -217,7 +219,7 @@ class _Fetch(ParkedFetch):
     def _look(self, item: FetchItem, budget: int, *, first: bool) -> _Found:
         node = self.node
         partition = node.partitions.resolve_item(item)
-        if isinstance(partition, ErrorCode):
+        if not isinstance(partition, Partition):
             return None, self._refusal(item, partition), 0
         error = self._fence(partition, item)
         if error:
@@ -349,16 +351,18 @@ class _Fetch(ParkedFetch):
             and 0 < item.fetch_offset == start
             and item.last_fetched_epoch != partition.leader_epoch
         )
-        return PartitionData(
-            partition_index=item.partition,
-            high_watermark=high_watermark,
-            last_stable_offset=partition.last_stable_below(high_watermark),
-            log_start_offset=start,
-            producers=partition.producers_below(start) if begins else b"",
-            diverging_epoch=diverging,
-            aborted_transactions=None if self.message.isolation_level != READ_COMMITTED else [],
-            records=b"",
-        )
+        data = _new_data()
+        data.partition_index = item.partition
+        data.high_watermark = high_watermark
+        data.last_stable_offset = partition.last_stable_below(high_watermark)
+        data.log_start_offset = start
+        if begins:
+            data.producers = partition.producers_below(start)
+        data.diverging_epoch = diverging
+        if self.message.isolation_level != READ_COMMITTED:
+            data.aborted_transactions = None
+        data.records = b""
+        return data
 
     def _refusal(
         self, item: FetchItem, error: ErrorCode, partition: Partition | None = None
@@ -385,7 +389,8 @@ class _Fetch(ParkedFetch):
     def finish(self, looks: list[_Look]) -> FetchResponse:
         """The response, with what it says noted as said."""
         context = self.context
-        response = FetchResponse(session_id=context.session_id)
+        response = _new_response()
+        response.session_id = context.session_id
         topic: FetchableTopicResponse | None = None
         hinted: set[int] = set()
         for item, partition, found, size in looks:
@@ -400,7 +405,8 @@ class _Fetch(ParkedFetch):
             if size and context.follower is not None and partition is not None:
                 self.node.throttles.sent(partition, context.follower.broker_id, size)
             if topic is None or topic.topic_id != item.topic_id or topic.topic != item.name:
-                topic = FetchableTopicResponse(topic=item.name, topic_id=item.topic_id)
+                topic = _new_topic()
+                topic.topic, topic.topic_id = item.name, item.topic_id
                 response.responses.append(topic)
             topic.partitions.append(data)
             if data.current_leader is not None:

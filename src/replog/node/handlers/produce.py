@@ -23,6 +23,7 @@ from replog.core.producer.state import Duplicate
 from replog.model.errors import ErrorCode, Refused
 from replog.model.ids import INTERNAL_TOPICS, ZERO_TOPIC_ID, TopicPartition
 from replog.model.inputs import Received
+from replog.model.messages.base import blank
 from replog.model.messages.produce import (
     BatchIndexAndErrorMessage,
     LeaderIdAndEpoch,
@@ -35,12 +36,12 @@ from replog.model.messages.produce import (
     TopicProduceResponse,
 )
 from replog.node.cluster_view import endpoints
+from replog.node.partition import Partition
 from replog.records.header import read_producer_id
 from replog.records.validate import LookInside, RefusedBatch, validate_produce
 
 if TYPE_CHECKING:
     from replog.node.node import Node
-    from replog.node.partition import Partition
     from replog.node.recompression import Preparation
     from replog.node.timers import Timer
     from replog.node.waits import CommitWait
@@ -63,6 +64,11 @@ def handle(node: Node, request: Received, message: ProduceRequest) -> ProduceRes
     for topic in message.topic_data:
         produce.append_topic(topic)
     return produce.finish()
+
+
+_new_response = blank(ProduceResponse)
+_new_topic = blank(TopicProduceResponse)
+_new_answer = blank(PartitionProduceResponse)
 
 
 class _Waiting(NamedTuple):
@@ -91,7 +97,7 @@ class _Produce:
         self.node = node
         self.request = request
         self.message = message
-        self.response = ProduceResponse()
+        self.response = _new_response()
         self.failed = False
         # By identity of the answer: answers may be equal, and a partition may come more than once.
         self._waiting: dict[int, _Waiting] = {}
@@ -114,13 +120,11 @@ class _Produce:
             if known.topic_id == topic.topic_id and known.name == topic.name:
                 known.partition_responses.extend(answers)
                 return
-        self.response.responses.append(
-            TopicProduceResponse(
-                name=topic.name,
-                topic_id=topic.topic_id if topic.topic_id else ZERO_TOPIC_ID,
-                partition_responses=answers,
-            )
-        )
+        answered = _new_topic()
+        answered.name = topic.name
+        answered.topic_id = topic.topic_id if topic.topic_id else ZERO_TOPIC_ID
+        answered.partition_responses = answers
+        self.response.responses.append(answered)
 
     def _append(
         self, name: str | None, data: PartitionProduceData, unknown: ErrorCode
@@ -133,7 +137,7 @@ class _Produce:
             return self._refuse(data.index, ErrorCode.INVALID_TOPIC_EXCEPTION)
         tp = TopicPartition(name, data.index)
         partition = self.node.partitions.find(tp)
-        if isinstance(partition, ErrorCode):
+        if not isinstance(partition, Partition):
             return self._refuse(data.index, partition, tp)
         error = self._admission(partition)
         if error:
@@ -250,7 +254,8 @@ class _Produce:
     ) -> PartitionProduceResponse:
         """Append, unless the producer's sequence forbids it or says that it was done before."""
         if answer is None:
-            answer = PartitionProduceResponse(index=index)
+            answer = _new_answer()
+            answer.index = index
         answer.log_start_offset = partition.log_start_offset
         header = headers[0]
         if header.transactional and (
