@@ -3,6 +3,7 @@
 Exit codes: 0 all seeds passed, 1 a seed failed.
 """
 
+import gc
 import multiprocessing
 import os
 import random
@@ -31,6 +32,8 @@ from replog.sim.scenario import BadScenario, Scenario, from_text, to_text
 from replog.sim.simulation import Outcome, simulate
 
 SEEDS_MAX = 2**31
+# Objects made before garbage is looked for: a tenth of a run's time would go into that.
+GARBAGE_AT = 50_000
 MANY = 20  # seeds: from so many on it is worth the while to start processes
 
 
@@ -105,6 +108,7 @@ def run_scenario(file: str, how: How) -> int:
 
 
 def _play(seed: int, duration_ms: float | None) -> Outcome:
+    gc.set_threshold(GARBAGE_AT, 20, 20)
     return simulate(make_plan(seed, duration_ms=duration_ms))
 
 

@@ -30,6 +30,9 @@ def settle_swaps(disk: Disk, directory: str, names: Sequence[str], report: Recov
     A `.swap` takes its place, unless a `.cleaned` segment lies at or before it: then a segment was
     being split, and not all of its parts are there. Raises DiskError.
     """
+    names = [name for name in names if name.endswith((CLEANED_SUFFIX, SWAP_SUFFIX))]
+    if not names:
+        return False
     cleaned = _bases(names, files.LOG_SUFFIX + CLEANED_SUFFIX)
     swaps = _bases(names, files.LOG_SUFFIX + SWAP_SUFFIX)
     changed = False

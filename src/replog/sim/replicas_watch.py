@@ -4,7 +4,7 @@ Only the node that stepped is looked at, and of its replicas only those whose nu
 a dead broker has on disk is what it had after its last step that ended.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import dataclass, field
 from itertools import pairwise
 
@@ -115,7 +115,9 @@ class ReplicasWatch:
         if seen is None or seen[0] is not life:
             seen = self._seen[life.broker_id] = life, {}
         replicas = seen[1]
-        compacted = [name for disk in life.host.disks for name in disk.compacted]
+        for disk in life.host.disks:
+            if disk.compacted:
+                self._note_compacted(life, disk.compacted)
         for partition in life.node.partitions.all():
             log = partition.log
             numbers: Numbers = (
@@ -125,16 +127,20 @@ class ReplicasWatch:
                 partition.record.leader_epoch,
                 partition.leader is not None,
             )
-            key = (partition.topic_id, partition.tp.partition)
-            if log.directory in compacted:
-                self.committed(key).compacted = True  # others may copy it in the next step
             replica = replicas.get(partition)
             if replica is not None and numbers == replica.numbers:
                 continue
+            key = (partition.topic_id, partition.tp.partition)
             if replica is None:
                 replica = replicas[partition] = Replica(partition, life.name)
                 self._replicas[life.broker_id, key] = replica
             self._judge(life.broker_id, key, replica, numbers, anew=anew)
+
+    def _note_compacted(self, life: Life, directories: Collection[str]) -> None:
+        for partition in life.node.partitions.all():
+            if partition.log.directory in directories:  # others may copy it in the next step
+                key = (partition.topic_id, partition.tp.partition)
+                self.committed(key).compacted = True
 
     def judge_change(self, change: Change) -> None:
         """A partition record was stored: whoever is in the ISR has what it must have."""
