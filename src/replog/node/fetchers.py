@@ -311,8 +311,9 @@ class Fetcher:
         if data.error_code:
             self._refused(followed, ErrorCode(data.error_code), data)
             return
-        if data.diverging_epoch is not None and data.diverging_epoch.epoch >= 0:
-            self._diverged(partition, data)
+        diverging = data.diverging_epoch
+        if diverging is not None and diverging.epoch >= 0:
+            self._diverged(partition, data, diverging.epoch, diverging.end_offset)
             return
         node = self._node
         if self._in_doubt(partition, data.log_start_offset) or self._unknowing(partition, data):
@@ -375,7 +376,9 @@ class Fetcher:
             and not partition.producers.producers
         )
 
-    def _diverged(self, partition: Partition, data: PartitionData) -> None:
+    def _diverged(
+        self, partition: Partition, data: PartitionData, epoch: int, end_offset: int
+    ) -> None:
         """Cut back to where both histories may agree (KIP-101, KIP-279), then ask again.
 
         The leader named its largest epoch that is not above ours, and where that epoch ends. If we
@@ -383,8 +386,6 @@ class Fetcher:
         they part below our start nothing of ours is the leader's, and we lack what it has below.
         """
         log = partition.log
-        assert data.diverging_epoch is not None
-        epoch, end_offset = data.diverging_epoch.epoch, data.diverging_epoch.end_offset
         own_epoch, own_end = log.end_offset_for_epoch(epoch)
         if own_epoch == epoch:
             cut = min(end_offset, own_end)
