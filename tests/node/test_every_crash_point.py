@@ -45,6 +45,7 @@ TOPICS: dict[str, dict[str, str]] = {
 }
 SETTINGS = {
     "log__cleaner__backoff__ms": "100",
+    "log__preallocate": "true",
     "log__retention__check__interval__ms": "1000",
     "replica__high__watermark__checkpoint__interval__ms": "400",
 }
