@@ -33,11 +33,12 @@ if TYPE_CHECKING:
     from replog.node.pushes import Pushes
 
 # In periods of `replog.session.silence.ms`: between two questions, until a controller that hears
-# too few resigns, and until a broker that does not answer is fenced. The last is longer, so that
-# leaderships are not moved by one who is cut off itself, and nobody for a step that takes long.
+# too few resigns, and until a broker that does not answer is fenced: after 9 s by default, as with
+# Kafka's `broker.session.timeout.ms`. The last is longer, so that leaderships are not moved by one
+# who is cut off itself. Loops are busy for longer where there are many partitions (`pushes`).
 ASK_SILENCES: Final = 0.5
-RESIGN_SILENCES: Final = 2.0
-FENCE_SILENCES: Final = 3.0
+RESIGN_SILENCES: Final = 4.0
+FENCE_SILENCES: Final = 6.0
 
 
 class Fencing:
@@ -74,14 +75,16 @@ class Fencing:
         self._looked_ms = now_ms
         silent_ms = {b: now_ms - heard for b, heard in self._pushes.heard_ms().items()}
         self._unfence()
-        if too_many(silent_ms, self.fenced, RESIGN_SILENCES * self._silence_ms):
+        work_ms = self._pushes.work_ms()
+        if too_many(silent_ms, self.fenced, RESIGN_SILENCES * self._silence_ms + work_ms):
             self._node.membership.give_up_controllership(
                 "more brokers do not answer than can be cut off", FENCE_SILENCES * self._silence_ms
             )
             return
         self._pushes.ask()
         for broker, silent in silent_ms.items():
-            if silent >= FENCE_SILENCES * self._silence_ms and self._may_be_fenced(broker):
+            limit_ms = FENCE_SILENCES * self._silence_ms + work_ms
+            if silent >= limit_ms and self._may_be_fenced(broker):
                 self._fence(broker, silent)
 
     def _may_be_fenced(self, broker: int) -> bool:

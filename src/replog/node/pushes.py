@@ -28,9 +28,11 @@ from replog.node.timers import Timer
 if TYPE_CHECKING:
     from replog.node.node import Node
 
-# An answer takes milliseconds. A broker that is silent for so long is stopped or cut off, and will
-# need everything anew.
+# An answer takes milliseconds, and more where much has changed: a broker on a busy machine that
+# has to do with so many partitions. Who is silent for longer is stopped or cut off, and will need
+# everything anew.
 TIMEOUT_MS = 2_000
+WORK_MS_PER_PARTITION = 3
 # The first retry comes soon, since a broker that has just registered may not be listening yet.
 BACKOFF_FIRST_MS = 20
 BACKOFF_MAX_MS = 1_000
@@ -131,6 +133,11 @@ class Pushes:
         self._waits.append(wait)
         self._wake()
 
+    def work_ms(self) -> int:
+        """How long a broker may be busy with an image before it can answer."""
+        partitions = sum(len(topic.partitions) for topic in self._cluster.topics.values())
+        return WORK_MS_PER_PARTITION * partitions
+
     # ---- who answers ---------------------------------------------------------------------------
 
     def ask(self) -> None:
@@ -203,7 +210,9 @@ class Pushes:
                 receiver.in_flight = False
                 self._on_answer(receiver, version, answer)
 
-        timeout_ms = min(TIMEOUT_MS, self._node.config.controller_socket_timeout_ms)
+        timeout_ms = min(
+            TIMEOUT_MS + self.work_ms(), self._node.config.controller_socket_timeout_ms
+        )
         self._node.send(broker, message, answered, timeout_ms=timeout_ms)
 
     def _bid_farewell(self, broker: BrokerRecord, attempts: int = FAREWELLS) -> None:
