@@ -454,6 +454,7 @@ class Membership:
         node.partitions.apply(changed, applied.deleted)
         if message.base_version == NO_BASE:
             node.partitions.logs.rename_strays(node.cluster.topics)
+        node.early_requests.told()
         return True
 
     # ---- the way out -----------------------------------------------------------------------

@@ -61,6 +61,7 @@ from replog.model.outputs import (
 )
 from replog.node.controlling import Controlling
 from replog.node.dynamic_config import DynamicConfig
+from replog.node.early_requests import EarlyRequests
 from replog.node.fetchers import Fetchers
 from replog.node.forwarding import Forwarding
 from replog.node.groups import Groups
@@ -127,6 +128,7 @@ class Node:
         self.next_deadline_ms = self.timers.next_deadline_ms
         self.reach = Reach()
         self.lease = Lease(self)
+        self.early_requests = EarlyRequests(self, route)
         self._token = 0
         self._peer_waiters: dict[int, Callable[[PeerAnswer], None]] = {}
         self._write_waiters: dict[int, Callable[[CoordinatorWritten], None]] = {}

@@ -152,6 +152,8 @@ FROM_BROKERS: dict[type[Message], Handler] = {
 
 def route(node: Node, request: Received) -> None:
     """Hand `request` to its handler, and send what the handler answers at once."""
+    if not node.cluster.brokers and node.early_requests.holds(request):
+        return
     message = request.message
     kind = type(message)
     handler = FROM_ANYBODY.get(kind)

@@ -2,13 +2,17 @@
 
 import random
 
+import pytest
 from tests.node.lone import WALL_MS, batch, topic_id
+from tests.node.town import Town
 
 from replog.model.cluster import Endpoint
 from replog.model.config import BrokerConfig
 from replog.model.errors import ErrorCode
-from replog.model.inputs import Received
+from replog.model.inputs import Received, Tick
 from replog.model.messages import Message
+from replog.model.messages.describe_cluster import DescribeClusterRequest
+from replog.model.messages.describe_topic_partitions import DescribeTopicPartitionsRequest
 from replog.model.messages.metadata import (
     MetadataRequest,
     MetadataRequestTopic,
@@ -26,12 +30,13 @@ from replog.model.messages.produce import (
     ProduceResponse,
     TopicProduceData,
 )
-from replog.model.outputs import Reply
+from replog.model.outputs import CloseConnection, Reply
+from replog.node.early_requests import WAIT_MS
 from replog.node.node import Node, NodeSetup
 from replog.sim.mem_disk import MemDisk
 
 
-def ask(message: Message) -> Message | None:
+def just_started() -> Node:
     setup = NodeSetup(
         config=BrokerConfig({"node.id": "1"}),
         cluster_id="new",
@@ -41,21 +46,53 @@ def ask(message: Message) -> Message | None:
     )
     node = Node(setup, MemDisk(), random.Random(1), now_ms=0, wall_ms=WALL_MS)
     node.start()
-    request = Received(1, 1, 12, message, listener="PLAINTEXT", client_host="127.0.0.1")
-    (answer,) = node.step(request, 0, WALL_MS)  # and no topic is made
+    return node
+
+
+def received(message: Message) -> Received:
+    return Received(1, 1, 12, message, listener="PLAINTEXT", client_host="127.0.0.1")
+
+
+def ask(message: Message) -> Message | None:
+    (answer,) = just_started().step(received(message), 0, WALL_MS)
     assert isinstance(answer, Reply)
     return answer.message
 
 
-def test_no_topic_is_said_not_to_exist() -> None:
-    asked = [
-        MetadataRequestTopic(name="t"),
-        MetadataRequestTopic(topic_id=topic_id("u"), name=None),
-    ]
-    answer = ask(MetadataRequest(topics=asked, allow_auto_topic_creation=True))
-    assert isinstance(answer, MetadataResponse)
-    assert [t.error_code for t in answer.topics] == [ErrorCode.LEADER_NOT_AVAILABLE] * 2
-    assert answer.brokers == []
+QUESTIONS = (
+    MetadataRequest(topics=[MetadataRequestTopic(name="t")], allow_auto_topic_creation=True),
+    MetadataRequest(topics=None),
+    DescribeClusterRequest(),
+    DescribeTopicPartitionsRequest(),
+)
+
+
+@pytest.mark.parametrize("question", QUESTIONS, ids=lambda question: type(question).__name__)
+def test_a_question_about_the_cluster_waits_until_there_is_something_to_say(
+    question: Message,
+) -> None:
+    """Told of no broker, librdkafka would have nobody left to ask."""
+    town = Town(brokers=(0, 1))
+    town.coordinator_down = True
+    town.start(0)
+    connection = town.ask_later(0, question)
+    town.run(WAIT_MS - 1_000)
+    assert not town.answered(connection)
+    town.coordinator_down = False
+    town.run_until(lambda: town.answered(connection))
+    answer = town.answer(connection, Message)
+    if isinstance(answer, MetadataResponse):
+        assert [broker.node_id for broker in answer.brokers] == [0]
+    town.run(2 * WAIT_MS)
+    assert not [reason for reason in town.closed if "told" in reason]
+
+
+def test_nobody_waits_for_ever() -> None:
+    node = just_started()
+    assert node.step(received(QUESTIONS[0]), 0, WALL_MS) == []
+    for now_ms, closed in ((WAIT_MS - 1, []), (WAIT_MS, [1]), (2 * WAIT_MS, [])):
+        outputs = node.step(Tick(), now_ms, WALL_MS)
+        assert [o.connection for o in outputs if isinstance(o, CloseConnection)] == closed
 
 
 def test_a_write_is_to_be_tried_again() -> None:

@@ -5,8 +5,8 @@ list; 4 the client decides whether unknown topics are made; 5 offline replicas; 
 8-10 authorized operations (KIP-430); 10 topic ids (KIP-516); 12 asking by id; 13 an error for the
 whole.
 
-Answered by any broker from what it was told by the controller. One that has just started and was
-told nothing yet can't say that a topic is not there: clients are to ask again.
+Answered by any broker from what it was told by the controller; where that is nothing yet, the
+request waits: see `node.early_requests`.
 
 An unknown topic that is to be made is answered UNKNOWN_TOPIC_OR_PARTITION this time; the client
 asks again. When any topic is asked for by id, those asked for by name are passed over, as Kafka
@@ -122,8 +122,6 @@ def _topics(node: Node, message: MetadataRequest, view: _View) -> list[MetadataR
         chosen = list(cluster.topics.values())
         return [_topic(topic, message, view) for topic in chosen]
     answers: dict[bytes | str, MetadataResponseTopic] = {}
-    if not cluster.brokers:
-        return [_not_yet(topic) for topic in topics]
     ids = [topic.topic_id for topic in topics if topic.topic_id != ZERO_TOPIC_ID]
     for topic_id in ids:
         name = cluster.topic_names.get(topic_id)
@@ -148,12 +146,6 @@ def _topics(node: Node, message: MetadataRequest, view: _View) -> list[MetadataR
     if missing and message.allow_auto_topic_creation and node.config.auto_create_topics_enable:
         node.controlling.auto_create(missing)
     return list(answers.values())
-
-
-def _not_yet(topic: MetadataRequestTopic) -> MetadataResponseTopic:
-    return MetadataResponseTopic(
-        error_code=ErrorCode.LEADER_NOT_AVAILABLE, name=topic.name or "", topic_id=topic.topic_id
-    )
 
 
 def _missing(name: str, error: ErrorCode) -> MetadataResponseTopic:
