@@ -67,6 +67,7 @@ QUESTIONS = (
 )
 
 
+@pytest.mark.scenario(86)
 @pytest.mark.parametrize("question", QUESTIONS, ids=lambda question: type(question).__name__)
 def test_a_question_about_the_cluster_waits_until_there_is_something_to_say(
     question: Message,
