@@ -12,16 +12,24 @@ from tests.scenarios.stage import (
     isr,
     nothing,
     replica,
+    send,
     values,
 )
 
 from replog.model.errors import ErrorCode
 from replog.model.ids import TopicPartition
+from replog.model.messages.alter_partition import (
+    AlterPartitionRequest,
+    AlterPartitionRequestPartitionData,
+    AlterPartitionRequestTopicData,
+    BrokerState,
+)
 from replog.model.messages.describe_replicas import (
     DescribeReplicasRequest,
     DescribeReplicasResponse,
 )
 from replog.model.messages.fetch import FetchPartition, FetchRequest, FetchResponse, FetchTopic
+from replog.model.messages.report_offline_replicas import ReportOfflineReplicasRequest
 from replog.records.header import crc_ok, iterate
 
 U0 = TopicPartition("u", 0)
@@ -38,6 +46,7 @@ def town() -> Town:
     made.run(100)
     for broker in (0, 1, 2):
         replica(made, broker).log.flush()
+        replica(made, broker).folder.write_recovery_points()
     return made
 
 
@@ -201,3 +210,67 @@ def test_where_all_copies_are_damaged_nothing_is_thrown_away(town: Town) -> None
     (aside,) = asides(town, 1)
     kept = town.disks[1].read_file(f"{aside}/{0:020d}.log") or b""
     assert [b.base_offset for b in iterate(kept) if crc_ok(kept, b)] == [0, 2]
+
+
+@pytest.mark.scenario(21)
+def test_a_log_that_cannot_be_opened_is_copied_anew_without_anybodys_help(town: Town) -> None:
+    town.kill(2)
+    rot(town, 2, 1, at=16)
+    town.start(2)
+    town.run_until(lambda: any("can't be opened" in line for line in town.reports))
+    town.run_until(lambda: whole(town))
+    town.run(1_000)
+    assert not asides(town, 2)
+    assert members(town)[0] == 1
+
+
+@pytest.mark.scenario(21)
+def test_the_only_log_is_not_thrown_away_because_it_cannot_be_opened(town: Town) -> None:
+    create(town, "u", [2], min__insync__replicas="1")
+    assert produce(town, b"one", U0) is ErrorCode.NONE
+    assert produce(town, b"two", U0) is ErrorCode.NONE
+    replica(town, 2, U0).log.flush()
+    replica(town, 2, U0).folder.write_recovery_points()
+    town.kill(2)
+    rot(town, 2, 0, U0, at=16)
+    before = bytes(town.disks[2].inode(f"{U0}/{0:020d}.log").data)
+    town.start(2)
+    town.run(3_000)
+    assert members(town, U0)[:2] == (-1, [2])
+    assert bytes(town.disks[2].inode(f"{U0}/{0:020d}.log").data) == before
+
+
+@pytest.mark.scenario(21)
+def test_what_a_log_had_that_is_thrown_away_counts_for_no_other_log(town: Town) -> None:
+    """A follower with a damaged log leaves the ISR by another way, and its leader still knows how
+    far it was in this epoch. An empty log in its place would be taken for in sync."""
+    town.lose_send = lambda source, target, message: isinstance(
+        message, ReportOfflineReplicasRequest
+    )
+    town.node(2).partitions.damaged.found(replica(town, 2), "what a test says")
+    now = state(town)
+    shrunk = AlterPartitionRequestPartitionData(
+        partition_index=0,
+        leader_epoch=now["leader_epoch"],
+        partition_epoch=now["partition_epoch"],
+        new_isr_with_epochs=[
+            BrokerState(broker_id=broker, broker_epoch=town.node(broker).broker_epoch)
+            for broker in (1, 0)
+        ],
+    )
+    leader = town.node(1)
+    message = AlterPartitionRequest(
+        broker_id=1,
+        broker_epoch=leader.broker_epoch,
+        topics=[
+            AlterPartitionRequestTopicData(topic_id=replica(town, 1).topic_id, partitions=[shrunk])
+        ],
+    )
+    send(town, 1, 0, message)
+    town.lose_reply = lambda source, target, message: (source, target) == (1, 2)
+    for _ in range(500):
+        town.run(1)
+        held_by_all = min(replica(town, broker).log_end_offset for broker in isr(town))
+        assert held_by_all == len(VALUES), "whoever is in the ISR has all that is committed"
+    town.lose_send = town.lose_reply = nothing
+    town.run_until(lambda: whole(town))

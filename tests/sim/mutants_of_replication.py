@@ -119,7 +119,7 @@ def _promise_what_was_asked_for(original: Callable[..., Any]) -> Callable[..., A
     return fetched
 
 
-def _diverged_to_watermark(self: Fetcher, partition: Partition, epoch: int, end: int) -> None:
+def _diverged_to_watermark(self: Fetcher, partition: Partition, *leaders: Any) -> None:
     self._node.partitions.truncate(partition, partition.high_watermark)
 
 

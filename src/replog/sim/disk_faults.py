@@ -1,10 +1,14 @@
 """Faults of disks and of power."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Final
 
+from replog.log import checkpoints
+from replog.log.files import LOG_SUFFIX
+from replog.records.header import HEADER_SIZE, iterate
 from replog.sim.fault_kinds import Fault
 from replog.sim.host import Host
+from replog.sim.mem_disk import MemDisk
 from replog.sim.occurrence import Occurrence
 
 ROOM_MAX: Final = 200  # bytes of the first append that still fit on a disk that is full
@@ -109,6 +113,51 @@ def _empty_disk(it: Occurrence) -> bool:
     return True
 
 
+def _rot(it: Occurrence) -> bool:
+    """A bit of records that were on stable storage changes on the medium, below what a start would
+    check, and is read wrong for a while. Whoever is sent it can't use it."""
+    host = it.host()
+    if it.scene.doubts.is_hurt(host) or not it.scene.doubts.may_hurt(host):
+        return False
+    choices = [(disk, place) for disk in host.disks for place in _settled_records(disk)]
+    if not choices:
+        return False
+    disk, (path, start, end) = it.one_of(choices)
+    inode, position = disk.inode(path), it.stream.randrange(start, end)
+    sound, wrong = inode.data[position], inode.data[position] ^ (1 << it.stream.randrange(8))
+    inode.rot(position, wrong)
+    it.scene.doubts.hurt(host)
+    it.scene.network.flips += 1
+    lasts_ms = it.lasts_ms(1_500.0)
+    it.note(host, f"a bit of {path} at {position} rots for {lasts_ms:.0f} ms")
+
+    def mend() -> None:
+        if len(inode.data) > position and inode.data[position] == wrong:
+            inode.rot(position, sound)
+        if disk in host.disks:
+            it.scene.doubts.has_it_again(host)
+            there = disk.exists(path) and disk.inode(path) is inode
+            it.scene.doubts.logs_copied_anew += not there
+
+    it.mend_after(lasts_ms, mend)
+    return True
+
+
+def _settled_records(disk: MemDisk) -> Iterator[tuple[str, int, int]]:
+    """(file, first byte, end) of records below the recovery point that is on `disk`."""
+    points, _ = checkpoints.read(disk, checkpoints.RECOVERY_POINTS)
+    for path in disk.paths():
+        directory, _, name = path.rpartition("/")
+        tp = checkpoints.partition_of_directory(directory)
+        inode = disk.inode(path)
+        if tp is None or not name.endswith(LOG_SUFFIX) or inode.dirty:
+            continue
+        for batch in iterate(bytes(inode.data), up_to_fault=True):
+            if batch.next_offset <= points.get(tp, 0) and batch.length > HEADER_SIZE:
+                start = batch.position + HEADER_SIZE
+                yield path, start, batch.position + batch.length
+
+
 DEEDS: Final[dict[Fault, Callable[[Occurrence], bool]]] = {
     Fault.DISK_FULL: _full,
     Fault.DISK_ERROR: _error,
@@ -117,4 +166,5 @@ DEEDS: Final[dict[Fault, Callable[[Occurrence], bool]]] = {
     Fault.POWER_CUT: _power_cut,
     Fault.POWER_CUT_ALL: _power_cut_all,
     Fault.EMPTY_DISK: _empty_disk,
+    Fault.ROT: _rot,
 }

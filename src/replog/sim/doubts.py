@@ -30,6 +30,7 @@ class Doubts:
         self._promise = promise
         self._at_once_max = at_once_max
         self._hurt: dict[int, int] = {}  # broker -> processes it had had when it was hurt
+        self.logs_copied_anew = 0  # since something in them had rotted
         self._lives: dict[int, tuple[StoredNode, tuple[str, str]]] = {}  # boot and folders
 
     def hurt(self, host: Host) -> None:
@@ -39,6 +40,16 @@ class Doubts:
     def spare(self, host: Host) -> None:
         """`host` has lost nothing after all."""
         self._hurt.pop(host.broker_id, None)
+
+    def is_hurt(self, host: Host) -> bool:
+        """`host` has lost something, and is not known to have it again."""
+        return host.broker_id in self._hurt
+
+    def has_it_again(self, host: Host) -> None:
+        """What `host` had lost is readable again; what it copies for that is there when it is in
+        sync. Another hurt that it took meanwhile is its own affair."""
+        if host.broker_id in self._hurt:
+            self._hurt[host.broker_id] = min(self._hurt[host.broker_id], host.incarnations - 1)
 
     def may_hurt(self, host: Host) -> bool:
         """Whether the promise of the run allows that `host` loses something now."""

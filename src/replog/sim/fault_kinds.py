@@ -50,6 +50,7 @@ class Fault(Enum):
     POWER_CUT = "power cut of one host"
     POWER_CUT_ALL = "power cut of all hosts"
     EMPTY_DISK = "disk replaced by an empty one"
+    ROT = "batch rots on a disk"
 
 
 # How often a kind happens, beside the others that a seed takes.
@@ -92,6 +93,9 @@ LOSING: Final = {
     Fault.DISK_ERROR: (Promise.TAILS, Promise.NONE),
 }
 
+# Kinds that some seeds take beside what they draw of the others.
+EXTRA: Final = {Fault.ROT: (Promise.TAILS, Promise.NONE)}
+
 FIRST_FAULT_MS: Final = 250.0  # the cluster gets time to form
 LEAST_GAP_MS: Final = 5.0
 # Of every so many milliseconds some have no new faults, so that the cluster gets somewhere.
@@ -122,7 +126,7 @@ def draw_rates(stream: Random, allowed: Collection[Fault]) -> dict[Fault, float]
     share = stream.choice((0.15, 0.4, 0.8))
     per_second = stream.choice((1.0, 2.0, 4.0))
     weights = {}
-    for fault in Fault:
+    for fault in WEIGHTS:
         chosen = stream.random() < share
         weight = WEIGHTS[fault] * (0.5 + stream.random())
         if chosen and fault in allowed:

@@ -49,6 +49,11 @@ class MemFile:
         self._closed = False
         self.path = path
 
+    @property
+    def rotten(self) -> bool:
+        """A byte of it changed by itself at some time."""
+        return self._inode.rotten
+
     def append(self, buffers: Sequence[Buffer]) -> int:
         joined = b"".join(buffers)
         try:

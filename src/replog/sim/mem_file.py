@@ -11,7 +11,7 @@ from replog.log.disk import SECTOR_BYTES
 class Inode:
     """The bytes of one file."""
 
-    __slots__ = ("_unwritten", "data", "dirty", "durable", "reserved", "size_min")
+    __slots__ = ("_unwritten", "data", "dirty", "durable", "reserved", "rotten", "size_min")
 
     def __init__(self) -> None:
         self.data = bytearray()
@@ -20,6 +20,7 @@ class Inode:
         self.size_min = 0  # since the last sync
         self.reserved = 0  # bytes that have room, from the beginning of the file on
         self._unwritten = (0, 0)  # bytes that a failed sync has dropped
+        self.rotten = False  # a byte changed by itself at some time
 
     def extend(self, data: bytes) -> None:
         """Bytes more at the end."""
@@ -43,6 +44,13 @@ class Inode:
         else:
             data += bytes(size - len(data))
         self.dirty = True
+
+    def rot(self, position: int, byte: int) -> None:
+        """A byte that was written is another one by itself, in memory and on the medium."""
+        self.rotten = True
+        self.data[position] = byte
+        if position < len(self.durable):
+            self.durable = self.durable[:position] + bytes((byte,)) + self.durable[position + 1 :]
 
     def sync(self) -> None:
         """What is there survives from now on."""

@@ -12,7 +12,9 @@ from replog.sim.chance import Chance
 from replog.sim.consumers import ConsumerPlan
 from replog.sim.coordinator import CoordinatorSettings
 from replog.sim.fault_kinds import (
+    EXTRA,
     LOSING,
+    WEIGHTS,
     Fault,
     FaultEvent,
     Promise,
@@ -31,6 +33,8 @@ REST_MS: Final = 3500.0  # mean pause of a producer after a burst
 PROMISES: Final = (Promise.KEPT,) * 2 + (Promise.TAILS,) * 3 + (Promise.FSYNC, Promise.NONE)
 # In how many of the seeds partitions are moved.
 MOVES_SHARE: Final = 0.3
+EXTRA_SHARE: Final = 0.4  # of the seeds take a kind of fault of `EXTRA` that they may
+EXTRA_MEAN_MS: Final = 700.0  # between two of it
 LIVES_SHARE: Final = 0.5  # of the seeds have a topic that is deleted and made again
 
 
@@ -69,8 +73,8 @@ def make_plan(
     promise = stream.choice(PROMISES)
     if promise is Promise.TAILS and min_isr == 1:
         promise = Promise.KEPT  # one replica is enough, and so its tail is all that there is
-    allowed = [f for f in Fault if promise in LOSING.get(f, (promise,))]
-    drawn = draw_rates(stream, allowed)
+    allowed = [f for f in WEIGHTS if promise in LOSING.get(f, (promise,))]
+    drawn = draw_rates(stream, allowed) | _extra(seed, promise)
     unclean = promise is Promise.NONE and stream.random() < 0.5
     trims = promise is not Promise.NONE and stream.random() < 0.3
     weather = Weather(
@@ -112,6 +116,12 @@ def make_plan(
         settings=_settings(stream, lag_ms=lag, min_isr=min_isr) | _lanes(seed) | silence,
         topic_settings=_topic_settings(stream, promise, unclean=unclean, trims=trims),
     )
+
+
+def _extra(seed: int, promise: Promise) -> dict[Fault, float]:
+    stream = Chance(seed).at("extra")
+    chosen = [fault for fault in EXTRA if stream.random() < EXTRA_SHARE]
+    return {fault: EXTRA_MEAN_MS for fault in chosen if promise in EXTRA[fault]}
 
 
 def _settings(stream: Random, *, lag_ms: int, min_isr: int) -> dict[str, str]:

@@ -133,6 +133,7 @@ def _counts(world: World) -> dict[str, int]:
             "wrong bit seen by a consumer": history.unreadable,
             "consumer began at the start of a log": history.resets,
             "producer began anew": history.restarts,
+            "rotted log copied anew": world.doubts.logs_copied_anew,
             "election": oracle.records.elections,
             "election that may lose records, and was counted": oracle.records.losses,
             "ISR change": oracle.records.isr_changes,
