@@ -90,7 +90,7 @@ def test_settings_that_are_not_named_stay_unless_all_are_replaced() -> None:
         (METRICS, "s", ("match", "host=a", SET), CONFIG, "NAME=PATTERN"),
         (TOPIC, "t", ("cleanup.policy", "", APPEND), CONFIG, "compact, delete"),
         (OF_BROKER, "1", ("ssl.key.password", "x", SET), INVALID, "listener.name.NAME"),
-        (OF_BROKER, "1", ("num.io.threads", "5", SET), INVALID, "it is 2 now"),
+        (OF_BROKER, "1", ("num.io.threads", "3", SET), INVALID, "it is 8 now"),
         (OF_BROKER, "", ("background.threads", "21", SET), INVALID, "it is 10 now"),
         (OF_BROKER, "1", ("metric.reporters", "x.Y", SET), INVALID, "no plug-ins"),
         (OF_BROKER, "1", ("max.connections.per.ip.overrides", "h", SET), INVALID, "HOST:NUMBER"),

@@ -169,7 +169,7 @@ def test_dynamic_values_go_before_given_ones() -> None:
 
 def test_access_by_name() -> None:
     broker = config(log__dirs="/data/a")
-    assert broker.int("num.partitions") == 1
+    assert broker.int("num.io.threads") == 8
     assert broker.long("log.retention.bytes") == -1
     assert broker.bool("delete.topic.enable") is True
     assert broker.str("broker.rack") is None
@@ -224,3 +224,10 @@ def test_how_often_a_broker_tells_that_it_lives() -> None:
     assert BrokerConfig(ONE | kafkas).ping_interval_ms == 2000
     with pytest.raises(ConfigError, match=r"must be below replog\.session\.silence\.ms=1500"):
         BrokerConfig(ONE | {"broker.heartbeat.interval.ms": "1500"})
+
+
+def test_threads_for_requests_are_few_unless_somebody_says_how_many() -> None:
+    assert BrokerConfig(ONE).int("num.io.threads") == 8
+    assert BrokerConfig(ONE).request_threads == 2
+    assert BrokerConfig(ONE | {"num.io.threads": "8"}).request_threads == 8
+    assert BrokerConfig(ONE, dynamic={"num.io.threads": "4"}).request_threads == 4

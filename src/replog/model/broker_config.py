@@ -12,6 +12,7 @@ OPEN_PREFIXES = ("listener.name.", "rlmm.config.", "rsm.config.")
 
 ZOOKEEPER_PORT = 2181
 PING_INTERVAL_MS_MAX = 250  # unless somebody sets it
+REQUEST_THREADS = 2  # the same
 
 _MINUTE_MS = 60_000
 _HOUR_MS = 60 * _MINUTE_MS
@@ -54,7 +55,6 @@ class _BrokerValues:
     max_incremental_fetch_session_cache_slots: int
     message_max_bytes: int
     min_insync_replicas: int
-    num_io_threads: int
     num_partitions: int
     num_recovery_threads_per_data_dir: int
     num_replica_fetchers: int
@@ -189,6 +189,15 @@ class BrokerConfig(_BrokerValues, _NamedValues):
         if name in self.given:
             return self.int(name)
         return min(PING_INTERVAL_MS_MAX, self.replog_session_silence_ms // 4)
+
+    @property
+    def request_threads(self) -> int:
+        """How many threads check and compress batches. They take turns with the one that serves all
+        clients, which Kafka's default of eight would starve: it counts only when set."""
+        name = "num.io.threads"
+        if any(name in layer for layer in (self.dynamic, self.dynamic_default, self.given)):
+            return self.int(name)
+        return REQUEST_THREADS
 
     @property
     def rack_aware_reads(self) -> bool:

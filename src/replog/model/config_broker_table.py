@@ -200,7 +200,7 @@ ROWS: Final = (
     ("metrics.sample.window.ms", "long", "30000", True, False),
     ("min.insync.replicas", "int", "1", False, True, ">=1"),
     ("node.id", "int", None, True, True, ">=0"),
-    ("num.io.threads", "int", "2", False, True, ">=1"),
+    ("num.io.threads", "int", "8", False, True, ">=1"),
     ("num.network.threads", "int", "3", False, False, ">=1"),
     ("num.partitions", "int", "1", True, True, ">=1"),
     ("num.recovery.threads.per.data.dir", "int", "2", False, True, ">=1"),

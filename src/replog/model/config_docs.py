@@ -180,8 +180,9 @@ DOCS: Final[dict[str, str]] = {
     ),
     "node.id": "Number of this broker, unique in its cluster.",
     "num.io.threads": (
-        "Threads for the part of a request that takes long: checking and compressing batches. They "
-        "take turns with the one that serves all clients."
+        "Threads for the part of a request that takes long: checking and compressing batches; "
+        "counts only when set, 2 otherwise, as they take turns with the one that serves all "
+        "clients."
     ),
     "num.partitions": "Partitions of a topic made without saying how many.",
     "num.recovery.threads.per.data.dir": (

@@ -179,7 +179,7 @@ class BrokerProcess:
             connections_max=min(usual.connections, places),
             request_bytes=queued if queued > 0 else usual.request_bytes,
             job_threads=config.background_threads,
-            request_threads=config.num_io_threads,
+            request_threads=config.request_threads,
             requests_waiting=config.queued_max_requests,
             idle_ms=config.connections_max_idle_ms,
             frame_bytes=config.socket_request_max_bytes,

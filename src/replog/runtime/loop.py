@@ -276,7 +276,7 @@ class NodeLoop:
     def _reconfigure(self, output: Reconfigured) -> None:
         self.places.reconfigure(output.config)
         self._jobs.resize(output.config.background_threads)
-        self._request_jobs.resize(output.config.num_io_threads)
+        self._request_jobs.resize(output.config.request_threads)
         self._count_request_jobs(0)
 
     def _run_job(self, output: RunJob) -> None:

@@ -64,7 +64,6 @@ OTHERWISE: Final = (
     ".class",
     "max.connections",
     "queued.max.request.bytes",
-    "num.io.threads",
 )
 SHOWN_NAMES: Final = [
     name
