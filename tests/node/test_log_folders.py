@@ -467,3 +467,19 @@ def test_a_partition_that_is_in_two_folders(
     assert stray.endswith("-stray")
     made.restart("a")
     assert folder_of(made, "a") == used
+
+
+def test_a_cut_below_the_high_watermark_lowers_the_mark_that_a_restart_finds() -> None:
+    """Only an election that lost records leads to one. What comes instead is not committed yet."""
+    made = lone("a", "b")
+    for value in (b"1", b"2", b"3"):
+        made.produce("a", batch(value))
+    folder = made.partition("a").folder
+    folder.write_high_watermarks()
+    made._take(made.node._take_outputs())
+    made.run_jobs()
+    tp = TopicPartition("a", 0)
+    assert checkpoints.read(made.disk, checkpoints.HIGH_WATERMARKS)[0][tp] == 3
+    made.topic("a", record(2, 1, epoch=1))
+    made.node.partitions.truncate(made.partition("a"), 1)
+    assert checkpoints.read(made.disk, checkpoints.HIGH_WATERMARKS)[0][tp] == 1

@@ -250,6 +250,11 @@ class LogFolder:
         if self.state is not FolderState.FAILED:
             self._high_watermark_file.write_later()
 
+    def lower_high_watermarks(self) -> None:
+        """Now, in the step: what consumers had seen was lost by an election, and is cut off. After
+        a restart the old mark would speak of what has come in its place. Raises DiskError."""
+        self._high_watermark_file.write_now()
+
     def write_recovery_points(self) -> None:
         """Now, in the step: a log was cut below what the file vouches for. Raises DiskError."""
         self._recovery_file.write_now()

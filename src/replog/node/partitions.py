@@ -424,7 +424,7 @@ class Partitions:
                 node.outputs.append(RangeInvalidated(cut.file, cut.position))
                 if cut.recovery_point_lowered:
                     partition.folder.write_recovery_points()
-            partition.after_truncation()
+            self._settle_cut(partition)
         except (DiskError, LogCorrupt) as error:
             self.disk_failed(partition, error)
 
@@ -434,9 +434,16 @@ class Partitions:
         try:
             partition.log.reset_to(offset, producers)
             partition.folder.write_recovery_points()
-            partition.after_truncation()
+            self._settle_cut(partition)
         except (DiskError, LogCorrupt) as error:
             self.disk_failed(partition, error)
+
+    @staticmethod
+    def _settle_cut(partition: Partition) -> None:
+        before = partition.high_watermark
+        partition.after_truncation()
+        if partition.high_watermark < before:
+            partition.folder.lower_high_watermarks()
 
     # ---- trouble and the end ----------------------------------------------------------------
 
