@@ -179,6 +179,23 @@ class LogFolder:
                 self.count += 1
         for failure in errors:
             self.failed(failure)
+        if not errors:
+            self._forget_lost_watermarks()
+
+    def _forget_lost_watermarks(self) -> None:
+        """A power cut took what was committed: what is written there next must not be taken for
+        that after another restart."""
+        lost = {
+            tp: log.log_end_offset
+            for tp, (log, _) in self.unclaimed.items()
+            if self.high_watermark(tp) > log.log_end_offset
+        }
+        self._high_watermarks.update(lost)
+        if lost:
+            try:
+                self.lower_high_watermarks()
+            except DiskError as error:
+                self.failed(error)
 
     def _report_left_alone(self, foreign: list[str]) -> None:
         for what, names in (
@@ -251,8 +268,9 @@ class LogFolder:
             self._high_watermark_file.write_later()
 
     def lower_high_watermarks(self) -> None:
-        """Now, in the step: what consumers had seen was lost by an election, and is cut off. After
-        a restart the old mark would speak of what has come in its place. Raises DiskError."""
+        """Now, in the step: what consumers had seen was lost, by an election that cut it off or by
+        a power cut. After a restart the old mark would speak of what has come in its place. Raises
+        DiskError."""
         self._high_watermark_file.write_now()
 
     def write_recovery_points(self) -> None:
