@@ -483,19 +483,3 @@ def test_a_cut_below_the_high_watermark_lowers_the_mark_that_a_restart_finds() -
     made.topic("a", record(2, 1, epoch=1))
     made.node.partitions.truncate(made.partition("a"), 1)
     assert checkpoints.read(made.disk, checkpoints.HIGH_WATERMARKS)[0][tp] == 1
-
-
-def test_a_high_watermark_over_what_a_power_cut_took_is_forgotten_at_once() -> None:
-    """What is written there next is not committed, and a kill may come before the file is written
-    again."""
-    lone = Lone()
-    lone.topic("t", record(1))
-    for _ in range(3):
-        lone.produce("t", batch(b"v"))
-    lone.partition("t").folder.lower_high_watermarks()
-    tp = lone.partition("t").tp
-    assert checkpoints.read(lone.disk, checkpoints.HIGH_WATERMARKS)[0][tp] == 3
-    log = lone.disk.inode(f"{tp}/{0:020d}.log")
-    del log.data[-1:]
-    lone.restart(clean=False)
-    assert checkpoints.read(lone.disk, checkpoints.HIGH_WATERMARKS)[0][tp] == 2

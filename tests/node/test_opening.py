@@ -1,8 +1,9 @@
-"""Topics of very many partitions: their logs are opened over several steps."""
+"""Opening logs: over several steps where they are many, and without what a power cut took."""
 
 import pytest
-from tests.node.lone import Lone, record, topic_id
+from tests.node.lone import Lone, batch, record, topic_id
 
+from replog.log import checkpoints
 from replog.model.errors import ErrorCode
 from replog.model.ids import TopicPartition
 from replog.node.partitions import OPENED_PER_STEP, OPENING_PAUSE_MS
@@ -76,3 +77,19 @@ def test_many_steps_in_one_turn_do_not_open_logs_in_each() -> None:
     assert opened(lone) == OPENED_PER_STEP
     lone.tick(OPENING_PAUSE_MS)
     assert opened(lone) == 2 * OPENED_PER_STEP
+
+
+def test_a_high_watermark_over_what_a_power_cut_took_is_forgotten_at_once() -> None:
+    """What is written there next is not committed, and a kill may come before the file is written
+    again."""
+    lone = Lone()
+    lone.topic("t", record(1))
+    for _ in range(3):
+        lone.produce("t", batch(b"v"))
+    lone.partition("t").folder.lower_high_watermarks()
+    tp = lone.partition("t").tp
+    assert checkpoints.read(lone.disk, checkpoints.HIGH_WATERMARKS)[0][tp] == 3
+    log = lone.disk.inode(f"{tp}/{0:020d}.log")
+    del log.data[-1:]
+    lone.restart(clean=False)
+    assert checkpoints.read(lone.disk, checkpoints.HIGH_WATERMARKS)[0][tp] == 2
