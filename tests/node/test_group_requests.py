@@ -361,3 +361,15 @@ def test_topic_ids() -> None:
     everything = OffsetFetchRequestGroup(group_id="g", topics=None)
     response = b.call(OffsetFetchRequest(groups=[everything]), OffsetFetchResponse, 10)
     assert [t.topic_id for t in response.groups[0].topics] == [topic_id("t")]
+
+
+# ---- a coordinator that may be none any more -------------------------------------------------
+
+
+def test_who_may_lead_nothing_any_more_answers_for_no_group() -> None:
+    """Its registration is gone: another may have taken commits that it knows nothing of."""
+    b = GroupBroker()
+    assert b.committed(b.commit(5)) == [ErrorCode.NONE]
+    b.node.lease.lost()
+    assert b.fetch() == ErrorCode.NOT_COORDINATOR
+    assert b.committed(b.commit(6)) == [ErrorCode.NOT_COORDINATOR]

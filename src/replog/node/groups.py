@@ -79,7 +79,7 @@ class Groups:
     def home_of(self, group_id: str) -> GroupPartition | ErrorCode:
         """Where the group lives, when this broker coordinates it and has loaded it."""
         home = self._homes.get(self.partition_of(group_id).partition)
-        if home is None or not home.current:
+        if home is None or not home.current or not self._node.lease.valid:
             return ErrorCode.NOT_COORDINATOR
         return home if home.refusal is ErrorCode.NONE else home.refusal
 

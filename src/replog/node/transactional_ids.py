@@ -133,7 +133,7 @@ class TransactionalIds:
 
     def _home_of(self, transactional_id: str) -> IdPartition | ErrorCode:
         home = self._homes.get(self.partition_of(transactional_id).partition)
-        if home is None or not home.log.current:
+        if home is None or not home.log.current or not self._node.lease.valid:
             return ErrorCode.NOT_COORDINATOR
         return home if home.refusal is ErrorCode.NONE else home.refusal
 
