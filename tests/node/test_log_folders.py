@@ -483,3 +483,15 @@ def test_a_cut_below_the_high_watermark_lowers_the_mark_that_a_restart_finds() -
     made.topic("a", record(2, 1, epoch=1))
     made.node.partitions.truncate(made.partition("a"), 1)
     assert checkpoints.read(made.disk, checkpoints.HIGH_WATERMARKS)[0][tp] == 1
+
+
+def test_a_full_disk_in_the_middle_of_beginning_anew_leaves_no_log_to_read() -> None:
+    made = lone("a", "b")
+    made.produce("a", batch(b"1"))
+    partition = made.partition("a")
+    made.topic("a", record(2, 1, epoch=1))
+    made.disks[0].before_call = full
+    made.node.partitions.begin_anew(partition, 5)
+    assert state(made, 0) is FolderState.FULL
+    assert partition.offline_reason is not None
+    made.node.upkeep._check_retention()

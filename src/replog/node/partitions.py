@@ -437,6 +437,9 @@ class Partitions:
             self._settle_cut(partition)
         except (DiskError, LogCorrupt) as error:
             self.disk_failed(partition, error)
+            if partition.offline_reason is None:  # a full disk is read from, but here is no log
+                self._take_offline(partition, str(error))
+                self.offline.trouble()
 
     @staticmethod
     def _settle_cut(partition: Partition) -> None:
