@@ -210,6 +210,38 @@ def test_a_replica_that_lost_its_disk_is_not_let_in_for_what_it_had(town: Town) 
     assert alike(town, 1, 2)
 
 
+@pytest.mark.scenario(14)
+def test_a_proposal_that_is_sent_again_speaks_of_the_life_that_had_caught_up() -> None:
+    """It got lost, and who was to join comes back empty before it is sent again."""
+    town = a_town(replica__fetch__max__bytes="1")  # a batch at a time
+    create(town, "t", [1, 2], min__insync__replicas="1")
+    copies_nothing(town, 2)
+    for value in b"one", b"two", b"three":
+        assert produce(town, value) is ErrorCode.NONE
+    assert isr(town) == [1]
+    held = held_proposals(town)
+    town.run_until(lambda: held)
+    town.kill(2)
+    town.replace_disk(2)
+    fetches: list[Message] = []
+
+    def lose(source: int, target: int, message: Message) -> bool:
+        if source == 2 and isinstance(message, FetchRequest):
+            fetches.append(message)
+            return len(fetches) > 2
+        return False
+
+    town.lose_send = lose
+    town.start(2)
+    town.run_until(lambda: values(town, 2) == [b"one", b"two"])
+    for _ in range(140):  # its answer is waited for for 5 s
+        town.run(50)
+        assert isr(town) == [1]
+    town.lose_send = nothing
+    town.run_until(lambda: isr(town) == [1, 2])
+    assert alike(town, 1, 2)
+
+
 @pytest.mark.scenario(35)
 def test_a_follower_that_is_always_a_little_behind_stays(town: Town) -> None:
     """Lag is the time since it last had all that the leader had when it asked. A slow follower

@@ -97,8 +97,7 @@ class IsrChanges:
             if partition.leader is None or partition.leader.epoch != epoch:
                 return
             if error is ErrorCode.NONE:
-                if record is not None and record.leader_epoch == epoch:
-                    self._committed(partition, record)
+                self._committed(partition, record)
             elif error in DEFINITE:
                 if partition.leader.on_proposal_refused(proposal, node.now_ms):
                     node.waits.committed(partition)
@@ -107,26 +106,34 @@ class IsrChanges:
 
         def again() -> None:
             if still_current():
-                self._propose(partition, proposal)
+                send()
 
+        # As they are known now: a member may begin a new life, maybe with an empty disk, before the
+        # proposal is sent again, and the controller must see that it is another (KIP-903).
+        epochs = leader.broker_epochs(proposal.proposed, node.broker_epoch)
+        named = list(zip(proposal.proposed, epochs, strict=True))
+
+        def send() -> None:
+            node.membership.alter_partition(
+                partition.tp, named, epoch, proposal.partition_epoch, answered
+            )
+
+        self._report(partition, proposal)
+        send()
+
+    def _report(self, partition: Partition, proposal: Pending) -> None:
         verb = "adds" if isinstance(proposal, PendingExpand) else "removes"
         changed = proposal.added if isinstance(proposal, PendingExpand) else proposal.removed
-        node.report(
+        self._node.report(
             Level.INFO,
             f"{partition.tp}: ISR proposal {verb} {list(changed)}: "
             f"{list(proposal.isr)} -> {list(proposal.proposed)}",
         )
-        epochs = leader.broker_epochs(proposal.proposed, node.broker_epoch)
-        node.membership.alter_partition(
-            partition.tp,
-            list(zip(proposal.proposed, epochs, strict=True)),
-            epoch,
-            proposal.partition_epoch,
-            answered,
-        )
 
-    def _committed(self, partition: Partition, record: PartitionRecord) -> None:
+    def _committed(self, partition: Partition, record: PartitionRecord | None) -> None:
         leader = partition.leader
-        if leader is not None and leader.on_record(record, self._node.now_ms):
+        if leader is None or record is None or record.leader_epoch != leader.epoch:
+            return
+        if leader.on_record(record, self._node.now_ms):
             self._node.waits.committed(partition)
         self._try_expand_all(partition)
