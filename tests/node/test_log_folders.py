@@ -260,9 +260,9 @@ def test_leadership_on_a_full_disk_is_for_reading() -> None:
     assert made.produce("a", batch(b"3")).error_code == STORAGE
 
 
-def test_a_log_that_could_not_be_recovered_is_not_closed_in_good_order() -> None:
-    """The disk was full when it should have been: the next start has to do it."""
-    made = lone("a", folders=1)
+def test_a_log_that_could_not_be_recovered_is_neither_made_anew_nor_closed_in_good_order() -> None:
+    """The disk was full then: the next start has to do it. Elected, it would lead with nothing."""
+    made = lone("a")
     assert made.produce("a", batch(b"1")).error_code == 0
     disk = made.disks[0]
     log = disk.inode("a-0/00000000000000000000.log")
@@ -274,6 +274,9 @@ def test_a_log_that_could_not_be_recovered_is_not_closed_in_good_order() -> None
     disk.crash()
     made.start()
     assert state(made, 0) is FolderState.FULL
+    made.topic("a", record(1, epoch=1))
+    assert made.node.partitions.get(TopicPartition("a", 0)) is None
+    assert not made.disks[1].exists("a-0")
     disk.before_call = None
     made.step(StopRequested())
     assert made.stopped

@@ -135,12 +135,18 @@ class ReplicaLogs:
         for folder in usable:
             if folder.disk.exists(str(tp)):
                 return folder
-        failed = [folder for folder in self.folders if folder.state is FolderState.FAILED]
+        # What is in a failed folder is not known; in a full one a log may have failed to recover.
+        holders = [
+            folder
+            for folder in self.folders
+            if folder.state is FolderState.FAILED
+            or (folder.state is FolderState.FULL and folder.disk.exists(str(tp)))
+        ]
         is_new = record.leader_epoch == 0 and record.partition_epoch == 0
         relied_on = {*record.isr, *record.elr, *record.last_known_elr}
-        if failed and not is_new and self._node.broker_id in relied_on:
+        if holders and not is_new and self._node.broker_id in relied_on:
             # It may be elected for what it has: an empty log must not stand for that.
-            return f"it may be in {failed[0].path}, which can't be used: {failed[0].reason}"
+            return f"it may be in {holders[0].path}, which can't be used: {holders[0].reason}"
         if not usable:
             return "no log folder takes new partitions"
         return min(usable, key=lambda folder: folder.count)
