@@ -7,11 +7,13 @@ how long that takes: what is to stay for `delete.retention.ms` stays for a day, 
 
 import time
 from collections.abc import Callable, Iterator
+from contextlib import closing
 from pathlib import Path
 
 import pytest
 from confluent_kafka import Message, Producer
 from confluent_kafka.admin import AlterConfigOpType, ConfigEntry, ConfigResource, NewTopic
+from tests.interop.housekeeping import PATIENCE_S, cleaned_to
 from tests.interop.kafka import Java, KafkaServer, copy, kafka_ports
 from tests.interop.kafka_kinds import Kafka, flush
 from tests.interop.kafka_truth import Cluster
@@ -67,6 +69,7 @@ class Writers:
         self._kafka = kafka
         self._topic = topic
         self._a, self._b = (kafka.transactional(f"{topic}-{name}") for name in "ab")
+        self.transactions = 0  # that were decided
 
     def _put(self, producer: Producer, **values: str | None) -> None:
         for key, value in values.items():
@@ -83,6 +86,7 @@ class Writers:
             producer.commit_transaction(60)
         else:
             producer.abort_transaction(60)
+        self.transactions += 1
 
     def write(self) -> None:
         a, b = self._a, self._b
@@ -150,14 +154,12 @@ class KafkasCleaner:
 
         self._kafka.plain.produce(self._topic, "", key=TICK, partition=0, on_delivery=told)
         flush(self._kafka.plain)
-        wait_until("Kafka compacts", lambda: self._cleaned_to() >= offsets[0], 120)
+        wait_until(
+            "Kafka compacts",
+            lambda: cleaned_to(self._node.data, self.folder.name) >= offsets[0],
+            PATIENCE_S,
+        )
         return left_in(segments_of(self.folder))
-
-    def _cleaned_to(self) -> int:
-        checkpoint = self._node.data / "cleaner-offset-checkpoint"
-        lines = checkpoint.read_text().splitlines() if checkpoint.exists() else []
-        found = [line.split() for line in lines if line.startswith(f"{self._topic} 0 ")]
-        return int(found[0][2]) if found else -1
 
 
 class OurCleaner:
@@ -238,12 +240,20 @@ class Comparison:
         }
         client = kafka.admin()
         client.create_topics([NewTopic(topic, 1, 1, config=configs)])[topic].result(60)
-        Writers(kafka, topic).write()
+        writers = Writers(kafka, topic)
+        writers.write()
         self.topic = topic
         self.stays = retention_ms > 0
         self._retention_ms = retention_ms
         self._theirs = KafkasCleaner(node, kafka, topic)
         copied = self._theirs.folder
+
+        def decided() -> bool:
+            """Kafka writes markers behind the answer to their producer."""
+            found = [what for _, what, _ in left_in(segments_of(copied))]
+            return found.count("commit") + found.count("abort") == writers.transactions
+
+        wait_until("all markers are in the log", decided, PATIENCE_S)
         with node.frozen():
             copy(copied, folder)
         self._ours = OurCleaner(folder / copied.name, retention_ms=retention_ms)
@@ -286,11 +296,10 @@ def test_we_leave_what_kafka_leaves(node: KafkaServer, tmp_path: Path) -> None:
     for each in both:
         each.while_producers_are_known()
     expire_producers(node.bootstrap, 1)
-    served = Cluster(node.bootstrap)
-    served.wait_for_leaders([each.topic for each in both])
-    for tp in served.partitions:
-        wait_until("producers expire", lambda tp=tp: not served.producers(tp), 60)
+    with closing(Cluster(node.bootstrap)) as served:
+        served.wait_for_leaders([each.topic for each in both])
+        for tp in served.partitions:
+            wait_until("producers expire", lambda tp=tp: not served.producers(tp), PATIENCE_S)
     for each in both:
         each.when_producers_are_forgotten()
         each.close()
-    served.close()

@@ -18,10 +18,13 @@ from confluent_kafka import (
     TopicPartition,
 )
 from confluent_kafka.admin import AdminClient, NewTopic
+from tests.interop import housekeeping
 from tests.interop.kafka import Java, KafkaServer, copy
 from tests.support.cluster import replog
 
 from replog.cli.ports import free_ports
+
+pytestmark = pytest.mark.timeout(600)
 
 Read = list[tuple[int, int, bytes | None, bytes | None, object]]
 
@@ -213,7 +216,8 @@ def write_transactions(bootstrap: str, plain: Producer) -> None:
 @pytest.fixture(scope="module")
 def truth(kafka: KafkaServer) -> Truth:
     write_all(kafka.bootstrap)
-    time.sleep(1.5)  # for the cleaner
+    configs = {topic: configs for topic, (_, configs) in TOPICS.items()}
+    housekeeping.wait_until_done([kafka], configs)
     return read_all(kafka.bootstrap)
 
 
@@ -221,7 +225,11 @@ def check_import(folder: Path, home: Path, truth: Truth, java: Java) -> None:
     home.mkdir()
     data, port = home / "cluster", free_ports(3)
     words = ["--data", str(data), "--format", "json"]
-    done = replog("import", "kafka-data", str(folder), "--port", str(port), *words, home=home)
+    done = replog(
+        *("import", "kafka-data", str(folder), "--port", str(port), *words),
+        home=home,
+        timeout_s=300,
+    )
     assert done.returncode == 0, done.stderr
     imported = json.loads(done.stdout)
     assert not [note for note in imported["notes"] if "configuration" in note]
@@ -241,7 +249,7 @@ def check_import(folder: Path, home: Path, truth: Truth, java: Java) -> None:
         java.tool(
             "consumer.ConsoleConsumer",
             *("--bootstrap-server", bootstrap, "--topic", "transactions", "--from-beginning"),
-            *("--isolation-level", "read_committed", "--timeout-ms", "15000"),
+            *("--isolation-level", "read_committed", "--timeout-ms", "60000"),
             *("--max-messages", str(committed_records(truth))),
         )
         # And it is a cluster like any other: new records go behind the old ones.
