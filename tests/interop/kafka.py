@@ -14,12 +14,13 @@ SOURCES = JARS.parent
 CLASSES = SOURCES / "classes"  # of the programs in `SOURCES`, compiled
 JAVA = "java" if "JAVA_HOME" not in os.environ else f"{os.environ['JAVA_HOME']}/bin/java"
 
-START_S = 180  # several nodes at once, on a busy machine
+RUN_S = 180  # a tool, on a busy machine
+START_S = STOP_S = 180  # several nodes at once, on a busy machine
 
 TOOLS = "org.apache.kafka.tools"
 
 # Started once for a second or so each: a small heap, and no time spent on optimizing.
-_SMALL = ("-Xmx256m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1")
+SMALL = ("-Xmx256m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1")
 _QUIET = ("-Dorg.slf4j.simpleLogger.defaultLogLevel=warn", "-Dlog4j2.level=ERROR")
 
 # 16 bytes in base64url. One that begins with a dash would be taken for an option.
@@ -33,23 +34,30 @@ class ToolFailed(AssertionError):
 class Java:
     """Runs classes."""
 
-    def command(self, name: str, *words: str, options: tuple[str, ...] = _SMALL) -> list[str]:
-        return [JAVA, *options, *_QUIET, "-cp", f"{JARS}/*:{CLASSES}", name, *words]
+    def command(self, name: str, *words: str, options: tuple[str, ...] = SMALL) -> list[str]:
+        return [JAVA, *_QUIET, *options, "-cp", f"{JARS}/*:{CLASSES}", name, *words]
 
-    def run(self, name: str, *words: str, stdin: bytes = b"", timeout_s: float = 90) -> str:
+    def run(
+        self,
+        name: str,
+        *words: str,
+        options: tuple[str, ...] = SMALL,
+        stdin: bytes = b"",
+    ) -> str:
         """Its stdout; raises ToolFailed."""
-        done = subprocess.run(
-            self.command(name, *words), input=stdin, capture_output=True, timeout=timeout_s
-        )
+        command = self.command(name, *words, options=options)
+        done = subprocess.run(command, input=stdin, capture_output=True, timeout=RUN_S)
         output = done.stdout.decode(errors="replace")
         if done.returncode:
             errors = done.stderr.decode(errors="replace")
             raise ToolFailed(f"{name} {' '.join(words)}: {done.returncode}\n{output}\n{errors}")
         return output
 
-    def tool(self, name: str, *words: str, stdin: bytes = b"", timeout_s: float = 90) -> str:
+    def tool(
+        self, name: str, *words: str, options: tuple[str, ...] = SMALL, stdin: bytes = b""
+    ) -> str:
         """One of the package with the tools."""
-        return self.run(f"{TOOLS}.{name}", *words, stdin=stdin, timeout_s=timeout_s)
+        return self.run(f"{TOOLS}.{name}", *words, options=options, stdin=stdin)
 
 
 def kafka_ports(nodes: int) -> list[tuple[int, int]]:
@@ -169,7 +177,7 @@ class KafkaServer:
         """In good order, or not."""
         self.ask_to_stop(kill=kill)
         if self._process is not None:
-            self._process.wait(60)
+            self._process.wait(STOP_S)
 
     def ask_to_stop(self, *, kill: bool = False) -> None:
         """`stop` without the end of it."""

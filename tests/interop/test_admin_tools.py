@@ -147,7 +147,7 @@ def test_moves_and_elections(tool: Tool, own_cluster: Cluster, topic: str, tmp_p
     plan.write_text(json.dumps(proposed))
     file = ("--reassignment-json-file", str(plan))
     tool(moves, "--execute", *file)
-    wait_until("moved", lambda: "is still in progress" not in tool(moves, "--verify", *file))
+    wait_until("moved", lambda: "is still in progress" not in tool(moves, "--verify", *file), 180)
     assert tool(moves, "--verify", *file).count("is completed") == 2
     assert "No partition reassignments found" in tool(moves, "--list")
     assert [p["assigned_replicas"] for p in own_cluster.describe(topic)["partitions"]] == [

@@ -1,10 +1,14 @@
 """Apache Kafka's command line tools that write and read, against three brokers."""
 
+import itertools
 import json
+import time
 
 import pytest
-from tests.interop.kafka import Java, ToolFailed
+from tests.interop.kafka import SMALL, Java, ToolFailed
 from tests.support.cluster import Cluster
+
+BUSY_S = 420  # of a machine that has no ten seconds in a row for a tool
 
 
 def lines(output: str) -> list[str]:
@@ -25,7 +29,7 @@ def test_console_producer_and_consumer(java: Java, own_cluster: Cluster) -> None
     read = java.tool(
         "consumer.ConsoleConsumer",
         *where,
-        *("--from-beginning", "--max-messages", "500", "--timeout-ms", "30000"),
+        *("--from-beginning", "--max-messages", "500", "--timeout-ms", "60000"),
         *("--group", "console-readers"),
     )
     assert sorted(lines(read)) == sorted(written)
@@ -52,12 +56,14 @@ def test_latency_from_end_to_end(java: Java, own_cluster: Cluster) -> None:
     assert "99th" in java.tool("EndToEndLatency", *where, *words)
 
 
+@pytest.mark.timeout(BUSY_S + 180)
 @pytest.mark.shows_tools("ClientCompatibilityTest")
 def test_client_compatibility(java: Java, own_cluster: Cluster, topic: str) -> None:
     """Kafka's own check of what brokers can do, used in its system tests. ACLs there are none.
 
-    It gives itself ten seconds from its first record to its last call, which a busy machine may not
-    have: then it is asked again, with new topics.
+    It gives itself ten seconds for all that it does. One of them, on a machine of its own, is gone
+    with loading its classes, so on a busy one all ten may be: then it is asked again, with new
+    topics. What it tells of its steps is shown if there never is time enough.
     """
     flags = {
         "offsets-for-times-supported": "true",
@@ -70,18 +76,20 @@ def test_client_compatibility(java: Java, own_cluster: Cluster, topic: str) -> N
         "idempotent-producer-supported": "true",
     }
     words = [word for name, value in flags.items() for word in (f"--{name}", value)]
-    for attempt in range(5):
+    steps = (*SMALL, "-Dlog4j2.level=INFO")
+    began = time.monotonic()
+    for attempt in itertools.count():
         name = f"{topic}-{attempt}"
         own_cluster.create_topic(name, partitions=1, replicas=3)
         where = ("--bootstrap-server", own_cluster.bootstrap, "--topic", name)
         try:
-            java.tool("ClientCompatibilityTest", *where, *words)
+            java.tool("ClientCompatibilityTest", *where, *words, options=steps)
             return
         except ToolFailed as failure:
-            if "Timed out after 10000 ms" not in str(failure):
+            late = "Timed out after 10000 ms" in str(failure)
+            if not late or time.monotonic() - began > BUSY_S:
                 raise
         own_cluster.run("topic", "delete", "newtopic")  # it makes this one
-    pytest.fail("five times out of five it took more than its ten seconds")
 
 
 @pytest.mark.shows_tools("kafka-verifiable-producer", "kafka-verifiable-consumer")

@@ -100,7 +100,7 @@ def admin(run: Admin) -> None:
         return config()
 
     def partitions() -> object:
-        return len(client.list_topics(run.topic, timeout=10).topics[run.topic].partitions)
+        return len(client.list_topics(run.topic, timeout=30).topics[run.topic].partitions)
 
     def create() -> object:
         topic = NewTopic(run.topic, 3, 3, config={"retention.ms": "123456"})
