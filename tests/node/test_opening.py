@@ -93,3 +93,24 @@ def test_a_high_watermark_over_what_a_power_cut_took_is_forgotten_at_once() -> N
     del log.data[-1:]
     lone.restart(clean=False)
     assert checkpoints.read(lone.disk, checkpoints.HIGH_WATERMARKS)[0][tp] == 2
+
+
+def test_a_log_that_has_rotted_is_left_alone_by_every_later_start() -> None:
+    """It was flushed: what is behind the damage may be committed, and is never cut off."""
+    made = Lone()
+    made.topic("a", record(1))
+    for value in b"1", b"2", b"3":
+        assert made.produce("a", batch(value)).error_code == ErrorCode.NONE
+    made.restart("a")
+    log = made.disks[0].inode("a-0/00000000000000000000.log")
+    log.data[100] ^= 1
+    size = len(log.data)
+    for clean in False, True, False:
+        made.restart("a", clean=clean)
+        assert made.node.partitions.get(TopicPartition("a", 0)) is None
+        assert len(log.data) == size
+        assert "a-0 can't be used and is left alone" in "".join(made.reports)
+        made.reports.clear()
+    log.data[100] ^= 1
+    made.restart("a", clean=False)
+    assert made.partition("a").log_end_offset == 3

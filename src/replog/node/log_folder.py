@@ -72,6 +72,9 @@ class LogFolder:
         self._closings: list[Closing] = []
         self.count = 0  # partitions in it, claimed or not: a new one goes where there are fewest
         self.unclaimed: dict[TopicPartition, OpenedLog] = {}
+        # Logs that are there and were not opened. What is known of them stays known: without its
+        # recovery point a log that has rotted would be cut as one that was not flushed.
+        self._unopened: set[TopicPartition] = set()
         # As the last process left them:
         self._recovery_points: dict[TopicPartition, int] = {}
         self._high_watermarks: dict[TopicPartition, int] = {}
@@ -145,18 +148,20 @@ class LogFolder:
         try:
             if self._failed_before is not None:
                 raise DiskError(self._failed_before)
-            marker = checkpoints.take_clean_shutdown(self.disk)
-            self.stopped_epoch = NO_EPOCH if marker is None else marker.broker_epoch
             self._recovery_points = self._recovery_file.read()
             self._high_watermarks = self._high_watermark_file.read()
             self._log_starts = self._log_start_file.read()
             self._cleaned = self._cleaned_file.read()
+            self._unopened.update(self._recovery_points, self._high_watermarks)
+            marker = checkpoints.take_clean_shutdown(self.disk)
+            self.stopped_epoch = NO_EPOCH if marker is None else marker.broker_epoch
             foreign = [
                 name
                 for name in self.disk.list("")
                 if not self._is_ours(name, clean=marker is not None) and self.disk.list(name)
             ]
             self._report_left_alone(foreign)
+            self._unopened = {opening.tp for opening in self._openings}
         except DiskError as error:
             self._openings.clear()
             self.failed(error)
@@ -239,7 +244,9 @@ class LogFolder:
             self._node.report(Level.WARNING, warning)
         if opening.error is not None:
             self._all_opened = False
-        return opening.opened()
+        opened = opening.opened()
+        self._unopened.discard(opening.tp)
+        return opened
 
     def high_watermark(self, tp: TopicPartition) -> int:
         """As the last process left it, 0 when that is not known."""
@@ -327,18 +334,27 @@ class LogFolder:
         logs = [(tp, log) for tp, (log, _) in self.unclaimed.items()]
         return logs + [(p.tp, p.log) for p in self._partitions()]
 
+    def _kept(self, known: dict[TopicPartition, int]) -> dict[TopicPartition, int]:
+        return {tp: offset for tp, offset in known.items() if tp in self._unopened}
+
     def _current_recovery_points(self) -> dict[TopicPartition, int]:
-        return {tp: log.recovery_point for tp, log in self._logs()}
+        points = self._kept(self._recovery_points)
+        return points | {tp: log.recovery_point for tp, log in self._logs()}
 
     def _current_high_watermarks(self) -> dict[TopicPartition, int]:
-        marks = {tp: self._high_watermarks.get(tp, 0) for tp in self.unclaimed}
+        marks = self._kept(self._high_watermarks)
+        marks |= {tp: self._high_watermarks.get(tp, 0) for tp in self.unclaimed}
         return marks | {p.tp: min(p.high_watermark, p.log.certain_end) for p in self._partitions()}
 
     def _current_log_starts(self) -> dict[TopicPartition, int]:
-        return {tp: log.log_start_offset for tp, log in self._logs() if log.log_start_offset}
+        starts = self._kept(self._log_starts)
+        return starts | {
+            tp: log.log_start_offset for tp, log in self._logs() if log.log_start_offset
+        }
 
     def _current_cleaned(self) -> dict[TopicPartition, int]:
-        return {tp: log.cleaned_to for tp, log in self._logs() if log.cleaned_to}
+        cleaned = self._kept(self._cleaned)
+        return cleaned | {tp: log.cleaned_to for tp, log in self._logs() if log.cleaned_to}
 
     # ---- the end of a log --------------------------------------------------------------------
 
