@@ -25,9 +25,13 @@ KEY = (bytes(16), 0)
 PATH = "/brokers/topics/t/partitions/0/state"
 
 
-def header(base: int, epoch: int, value: bytes = b"v", count: int = 1) -> BatchHeader:
+def batch(base: int, epoch: int, value: bytes = b"v", count: int = 1) -> bytes:
     records = [Record(0, 1, None, value)] * count
-    return iterate(build_batch(records, base_offset=base, leader_epoch=epoch))[0]
+    return build_batch(records, base_offset=base, leader_epoch=epoch)
+
+
+def header(base: int, epoch: int, value: bytes = b"v", count: int = 1) -> BatchHeader:
+    return iterate(batch(base, epoch, value, count))[0]
 
 
 # ---- logs ---------------------------------------------------------------------------------------
@@ -248,6 +252,36 @@ def test_a_log_is_compacted_from_its_first_swapped_segment_on() -> None:
     disk.rename("t-0/0.log.cleaned", "t-0/0.log")
     watch.look(life, anew=False)
     assert committed.compacted
+
+
+@pytest.mark.parametrize(("offset", "fits"), [(0, True), (5, True), (9, False)])
+def test_a_log_is_begun_anew_where_a_leader_may_begin(offset: int, fits: bool) -> None:
+    """Below all that it had, after a lossy election; or inside a batch, after DeleteRecords."""
+    broker = OneBroker()
+    broker.topic("t", record(2, 1))
+    (partition,) = broker.node.partitions.all()
+    host = SimpleNamespace(disks=[])
+    life: Any = SimpleNamespace(broker_id=1, name="b1.1", node=broker.node, host=host)
+    watch = ReplicasWatch({}, 1)
+    key = (partition.topic_id, 0)
+    watch.committed(key).log.extend([header(base, 0, count=3) for base in (0, 3)], "committed")
+    broker.node.partitions.begin_anew(partition, 3)
+    for base in (3, 6, 9):
+        assert broker.node.partitions.copy(partition, batch(base, 0, count=3))
+    watch.look(life, anew=True)
+    broker.node.partitions.begin_anew(partition, offset)
+    if not fits:
+        with pytest.raises(Violation, match="begins with what is committed"):
+            watch.look(life, anew=False)
+        return
+    watch.look(life, anew=False)
+    replica = watch.replica(1, key)
+    assert replica is not None
+    assert (replica.shadow.start, replica.shadow.end) == (offset, offset)
+    base = min(offset, 3)
+    assert broker.node.partitions.copy(partition, batch(base, 0, count=3))
+    watch.look(life, anew=False)
+    assert (replica.shadow.start, replica.shadow.end) == (base, base + 3)
 
 
 def test_a_lossy_election_may_leave_nothing_but_a_place_to_begin() -> None:

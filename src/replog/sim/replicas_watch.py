@@ -222,8 +222,10 @@ class ReplicasWatch:
     def _follow_log(self, key: Key, replica: Replica, numbers: Numbers, *, anew: bool) -> None:
         end, start = numbers[0], numbers[2]
         shadow = replica.shadow
-        # What is below the start is not in the log any more, whatever it was.
-        if anew or start > shadow.end or (start == shadow.end < end) or not shadow.batches:
+        # What is below the start is not in the log any more, whatever it was. And an empty log that
+        # ends earlier than before was begun there: perhaps below all that it had, or in a batch.
+        begun = start > shadow.end or start == shadow.end < end or start == end < shadow.end
+        if anew or begun or not shadow.batches:
             replica.shadow = shadow = self._begin(key, replica, start, end)
         elif end < shadow.end:
             shadow.cut(end)
