@@ -6,12 +6,22 @@ Jobs wait until a test runs them, so that everything may happen meanwhile.
 import random
 from collections.abc import Sequence
 
+from replog.core.controller import stored
 from replog.core.replica.leader import LeaderState
 from replog.log.disk import DiskError
 from replog.model.cluster import BrokerRecord, Endpoint, TopicRecord
 from replog.model.config import BrokerConfig
+from replog.model.coordination import Check, StoredNode, WriteDone
 from replog.model.ids import TopicPartition
-from replog.model.inputs import JobDone, Received, StopRequested, Tick
+from replog.model.inputs import (
+    CoordinatorRead,
+    CoordinatorWritten,
+    Input,
+    JobDone,
+    Received,
+    StopRequested,
+    Tick,
+)
 from replog.model.messages import Message
 from replog.model.messages.produce import (
     PartitionProduceData,
@@ -20,7 +30,16 @@ from replog.model.messages.produce import (
     ProduceResponse,
     TopicProduceData,
 )
-from replog.model.outputs import CloseConnection, Output, Reply, Report, RunJob, Stopped
+from replog.model.outputs import (
+    CloseConnection,
+    CoordinatorWrite,
+    Output,
+    ReadCoordinator,
+    Reply,
+    Report,
+    RunJob,
+    Stopped,
+)
 from replog.model.partition import PartitionRecord
 from replog.node.log_folder import FolderSetup
 from replog.node.node import Node, NodeSetup
@@ -131,10 +150,34 @@ class Lone:
 
     # ---- steps ---------------------------------------------------------------------------
 
-    def step(self, event: Received | JobDone | StopRequested | Tick) -> list[Output]:
+    def step(self, event: Input) -> list[Output]:
         outputs = self.node.step(event, self.now_ms, WALL_MS)
         self._take(outputs)
+        for output in outputs:
+            self._coordinate(output)
         return outputs
+
+    def _coordinate(self, output: Output) -> None:
+        """The coordinator knows of leaders what the node was told, and nothing else."""
+        match output:
+            case CoordinatorWrite(operations=(Check(),)):
+                self.step(CoordinatorWritten(output.token, WriteDone(1)))
+            case ReadCoordinator():
+                known = self._states()
+                if set(output.roots) <= set(known):
+                    nodes = {path: known[path] for path in output.roots}
+                    self.step(CoordinatorRead(output.token, nodes))
+            case _:
+                pass
+
+    def _states(self) -> dict[str, StoredNode]:
+        return {
+            stored.partition_path(TopicPartition(topic.name, index)): StoredNode(
+                stored.encode_partition(state, topic.topic_id), 0, 1
+            )
+            for topic in self.node.cluster.topics.values()
+            for index, state in enumerate(topic.partitions)
+        }
 
     def tick(self, ms: float) -> None:
         self.now_ms += ms

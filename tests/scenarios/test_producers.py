@@ -1,9 +1,19 @@
 """Producers that repeat themselves, and leaders that must know it."""
 
 import pytest
-from tests.node.moving import create, members
+from tests.node.moving import create, elect, members
 from tests.node.town import Town
-from tests.scenarios.stage import a_town, alike, copies_nothing, isr, nothing, values
+from tests.scenarios.stage import (
+    a_town,
+    alike,
+    copies_nothing,
+    cut_from_peers,
+    expire_unheard,
+    isr,
+    nothing,
+    reconnect,
+    values,
+)
 
 from replog.model.errors import ErrorCode
 from replog.model.messages.delete_records import (
@@ -19,6 +29,7 @@ from replog.model.messages.produce import (
     ProduceResponse,
     TopicProduceData,
 )
+from replog.model.messages.update_cluster import UpdateClusterRequest
 from replog.records.batch import Producer, Record, build_batch
 
 PRODUCER_ID = 4711
@@ -119,6 +130,43 @@ def test_five_in_flight_the_first_fails_and_the_leader_changes(town: Town) -> No
     assert send(town, 4)[0] is not ErrorCode.NONE, "too old to be told from a new one"
     expected = [b"seq %d" % sequence for sequence in range(10)]
     assert sequences(town, members(town)[0]) == expected
+
+
+@pytest.mark.scenario(7, 65)
+def test_a_leader_that_was_replaced_and_not_told_calls_nothing_a_gap(town: Town) -> None:
+    """librdkafka takes a gap for the end: it is nobody's word but the leader's."""
+    create(town, "t", [1, 2, 0], min__insync__replicas="1")
+    assert send(town, 0) == (ErrorCode.NONE, 0)
+    town.lose_send = cut_from_peers(1)
+    expire_unheard(town, 1)
+    town.run_until(lambda: members(town)[0] == 2)
+    assert send(town, 1) == (ErrorCode.NONE, 1)
+    assert send(town, 2, at=1)[0] is ErrorCode.NOT_LEADER_OR_FOLLOWER, "1 is missing here alone"
+    town.cut_from_coordinator.discard(1)
+    assert send(town, 2, at=1)[0] is ErrorCode.NOT_LEADER_OR_FOLLOWER, "its session is over"
+    town.lose_send = nothing
+    reconnect(town, 1)
+    assert send(town, 2) == (ErrorCode.NONE, 2)
+    assert send(town, 4)[0] is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
+
+
+@pytest.mark.scenario(65)
+def test_a_leader_that_was_not_told_of_the_next_one_calls_nothing_a_gap(town: Town) -> None:
+    """It is registered all the same: the coordinator has to be asked who leads."""
+    create(town, "t", [2, 1, 0], min__insync__replicas="1")
+    assert send(town, 0) == (ErrorCode.NONE, 0)
+    assert fail_over(town) == 1
+    town.start(2)
+    town.run_until(lambda: isr(town) == [0, 1, 2])
+    town.lose_send = lambda source, target, message: (
+        target == 1 and isinstance(message, UpdateClusterRequest)
+    )
+    assert elect(town, 0) == [ErrorCode.NONE]
+    assert members(town)[0] == 2
+    assert send(town, 1) == (ErrorCode.NONE, 1)
+    late = [begin(town, sequence, at=1) for sequence in (2, 3, 4)]
+    errors = {ErrorCode(result(town, connection).error_code) for connection in late}
+    assert errors == {ErrorCode.NOT_LEADER_OR_FOLLOWER}
 
 
 @pytest.mark.scenario(66)

@@ -5,6 +5,7 @@ clock and never draws a random number that it was not given. All that a broker r
 
 - `membership`  registration, who is controller, the cluster image and how it is kept up to date
 - `lease`       whether it may still take itself for the leader that it was told to be
+- `confirming`  whether it leads a partition, by the coordinator's own account
 - `controlling` the controller's work, while this broker is the controller
 - `dynamic_config` settings of this broker that changed while it runs
 - `forwarding`  clients' admin requests on their way to the controller
@@ -59,6 +60,7 @@ from replog.model.outputs import (
     RunJob,
     Send,
 )
+from replog.node.confirming import Confirming
 from replog.node.controlling import Controlling
 from replog.node.dynamic_config import DynamicConfig
 from replog.node.early_requests import EarlyRequests
@@ -128,6 +130,7 @@ class Node:
         self.next_deadline_ms = self.timers.next_deadline_ms
         self.reach = Reach()
         self.lease = Lease(self)
+        self.confirming = Confirming(self)
         self.early_requests = EarlyRequests(self, route)
         self._token = 0
         self._peer_waiters: dict[int, Callable[[PeerAnswer], None]] = {}

@@ -29,7 +29,7 @@ def produce(lone: Lone, sequence: int, *, epoch: int = 0, producer: int = PRODUC
     written = memoryview(batch(b"v", producer=(producer, epoch, sequence)))
     data = PartitionProduceData(index=0, records=written)
     topic = TopicProduceData(name="t", topic_id=topic_id("t"), partition_data=[data])
-    lone.ask(ProduceRequest(acks=-1, timeout_ms=0, topic_data=[topic]), token=sequence + 1)
+    lone.ask(ProduceRequest(acks=-1, timeout_ms=1, topic_data=[topic]), token=sequence + 1)
     lone.tick(1)
     message = lone.replies(sequence + 1)[-1]
     assert isinstance(message, ProduceResponse)

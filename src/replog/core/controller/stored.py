@@ -390,12 +390,26 @@ def _by_partition(table: Mapping[str, object]) -> dict[int, tuple[int, ...]]:
     return {_decimal(index): _integers(value, index) for index, value in table.items()}
 
 
+def _partition_reader(data: bytes, topic_id: bytes) -> _Reader:
+    reader = _Reader(data)
+    found = reader.optional_text("topic_id")
+    if found is not None and found != topic_id_text(topic_id):
+        raise BadNode(f"it belongs to topic id {found}")
+    return reader
+
+
+def decode_leader(data: bytes, topic_id: bytes) -> tuple[int, int]:
+    """Leader and leader epoch alone, of the node of a partition of this topic.
+
+    Raises BadNode.
+    """
+    reader = _partition_reader(data, topic_id)
+    return reader.integer("leader"), reader.integer("leader_epoch")
+
+
 def decode_partition(index: int, topic: StoredTopic, data: bytes) -> PartitionRecord:
     """The record of partition `index`: its state node, with what the topic's node says of it."""
-    reader = _Reader(data)
-    topic_id = reader.optional_text("topic_id")
-    if topic_id is not None and topic_id != topic_id_text(topic.topic_id):
-        raise BadNode(f"it belongs to topic id {topic_id}")
+    reader = _partition_reader(data, topic.topic_id)
     record = PartitionRecord(
         replicas=topic.replicas[index],
         isr=reader.integers("isr"),

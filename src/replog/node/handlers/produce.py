@@ -101,6 +101,7 @@ class _Produce:
         self.failed = False
         # By identity of the answer: answers may be equal, and a partition may come more than once.
         self._waiting: dict[int, _Waiting] = {}
+        # Of what is not appended, and may never be.
         self._preparing: dict[int, PartitionProduceResponse] = {}
         self._deadline: Timer | None = None
 
@@ -270,10 +271,10 @@ class _Produce:
                 header.last_sequence,
             )
             if isinstance(verdict, Refused):
-                error = verdict.error
-                gap = error is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
-                if gap and self._is_held_back(partition, header.producer_id):
-                    error = ErrorCode.NOT_ENOUGH_REPLICAS
+                gap = verdict.error is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
+                if gap and not self._is_held_back(partition, header.producer_id):
+                    return self._refuse_gap(partition, verdict, answer)
+                error = ErrorCode.NOT_ENOUGH_REPLICAS if gap else verdict.error
                 answer = self._refuse(index, error, text=verdict.message)
                 answer.log_start_offset = partition.log_start_offset
                 return answer
@@ -290,6 +291,25 @@ class _Produce:
         answer.base_offset = written.first_offset
         answer.log_append_time_ms = written.log_append_time_ms
         self._await(partition, partition.log_end_offset, answer)
+        return answer
+
+    def _refuse_gap(
+        self, partition: Partition, refused: Refused, answer: PartitionProduceResponse
+    ) -> PartitionProduceResponse:
+        """The answer is filled in when this broker is known to lead: what is missing may be with
+        a leader after it. librdkafka takes a gap for the end where nothing else is open."""
+
+        def settle(leads: bool) -> None:
+            if self._preparing.pop(id(answer), None) is None:
+                return  # it was given up
+            self.failed = True
+            answer.error_code = refused.error if leads else ErrorCode.NOT_LEADER_OR_FOLLOWER
+            answer.error_message = refused.message if leads else "not known to lead any more"
+            answer.base_offset = -1
+            self._reply_when_settled()
+
+        self._preparing[id(answer)] = answer
+        self.node.confirming.ask(partition, settle)
         return answer
 
     def _refuse_transaction(self, index: int) -> PartitionProduceResponse:
