@@ -1,5 +1,7 @@
 """Opening logs: over several steps where they are many, and without what a power cut took."""
 
+from random import Random
+
 import pytest
 from tests.node.lone import Lone, batch, record, topic_id
 
@@ -114,3 +116,36 @@ def test_a_log_that_has_rotted_is_left_alone_by_every_later_start() -> None:
     log.data[100] ^= 1
     made.restart("a", clean=False)
     assert made.partition("a").log_end_offset == 3
+
+
+@pytest.mark.parametrize("restarts_before", [0, 1])
+@pytest.mark.parametrize("power", [True, False], ids=["power cut", "kill"])
+@pytest.mark.parametrize("written", [3, 9], ids=["below the old start", "beyond it"])
+def test_a_log_that_was_begun_anew_below_its_start_keeps_what_came_since(
+    written: int, *, power: bool, restarts_before: int
+) -> None:
+    """Its leader lost all in a power cut of everybody, and begins at 0 again."""
+    lone = Lone()
+    lone.topic("a", record(1), replog__durability="fsync")
+    for _ in range(8):
+        lone.send("a", batch(b"old"))
+        lone.run_jobs()
+    lone.node.upkeep.move_start(lone.partition("a"), 6)
+    lone._take(lone.node._take_outputs())
+    lone.run_jobs()
+    for _ in range(restarts_before):
+        lone.restart("a", clean=False)
+    assert lone.partition("a").log_start_offset == 6
+    lone.topic("a", record(2, 1, epoch=2))
+    lone.node.partitions.begin_anew(lone.partition("a"), 0)
+    lone.topic("a", record(1, epoch=3), replog__durability="fsync")
+    for _ in range(written):
+        lone.send("a", batch(b"new"), acks=-1)
+        lone.run_jobs()
+    assert lone.partition("a").high_watermark == written
+    if power:
+        lone.disk.power_cut(Random(1))
+    lone.restart(clean=False)
+    lone.topic("a", record(1, epoch=4))
+    log = lone.partition("a").log
+    assert (log.log_start_offset, log.log_end_offset) == (0, written)

@@ -284,6 +284,14 @@ class LogFolder:
         """Now, in the step: a log was cut below what the file vouches for. Raises DiskError."""
         self._recovery_file.write_now()
 
+    def begun_anew(self, tp: TopicPartition) -> None:
+        """Now, in the step: its log begins elsewhere, perhaps below its start until now. After a
+        restart that would speak of records that are deleted, and what has come in their place would
+        go. Raises DiskError."""
+        self._recovery_file.write_now()
+        if self._log_start_file.mentions(tp):
+            self._log_start_file.write_now()
+
     def write_log_starts(self, then: Written | None = None) -> None:
         """Have it known where logs start; `then` runs once that outlives a power cut."""
         if self.state is FolderState.FAILED:

@@ -433,7 +433,7 @@ class Partitions:
         what came before."""
         try:
             partition.log.reset_to(offset, producers)
-            partition.folder.write_recovery_points()
+            partition.folder.begun_anew(partition.tp)
             self._settle_cut(partition)
         except (DiskError, LogCorrupt) as error:
             self.disk_failed(partition, error)
