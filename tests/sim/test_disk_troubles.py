@@ -2,7 +2,12 @@
 
 import pytest
 
+from replog.log import checkpoints
 from replog.log.disk import DiskError, DiskFull
+from replog.model.ids import TopicPartition
+from replog.records.batch import Record, build_batch
+from replog.records.header import HEADER_SIZE
+from replog.sim.disk_faults import settled_records
 from replog.sim.disk_troubles import DiskTroubles
 from replog.sim.mem_disk import CrashNow, MemDisk
 
@@ -56,3 +61,18 @@ def test_a_failing_disk(way: str, *, appends: bool, syncs: bool) -> None:
     troubles.work_again()
     file.append((b"a",))
     file.sync()
+
+
+def test_records_that_may_rot_are_looked_for_beside_files_of_zeros() -> None:
+    """A power cut leaves such a file where the length of one that grew outlived its bytes."""
+    disk = MemDisk()
+    batch = build_batch([Record(0, 0, None, b"v")])
+    contents = {"a-0": bytes(100), "b-0": batch + bytes(100), "c-0": batch}
+    for directory, content in contents.items():
+        disk.make_directory(directory)
+        disk.write_file(f"{directory}/{0:020d}.log", content)
+    points = {TopicPartition(name, 0): 1 for name in "abc"}
+    checkpoints.write(disk, checkpoints.RECOVERY_POINTS, points)
+    found = sorted(settled_records(disk))
+    assert [path[:3] for path, _, _ in found] == ["b-0", "c-0"]
+    assert {(start, end) for _, start, end in found} == {(HEADER_SIZE, len(batch))}

@@ -5,6 +5,7 @@ from typing import Final
 
 from replog.log import checkpoints
 from replog.log.files import LOG_SUFFIX
+from replog.records.errors import CorruptBatch
 from replog.records.header import HEADER_SIZE, iterate
 from replog.sim.fault_kinds import Fault
 from replog.sim.host import Host
@@ -119,7 +120,7 @@ def _rot(it: Occurrence) -> bool:
     host = it.host()
     if it.scene.doubts.is_hurt(host) or not it.scene.doubts.may_hurt(host):
         return False
-    choices = [(disk, place) for disk in host.disks for place in _settled_records(disk)]
+    choices = [(disk, place) for disk in host.disks for place in settled_records(disk)]
     if not choices:
         return False
     disk, (path, start, end) = it.one_of(choices)
@@ -143,7 +144,7 @@ def _rot(it: Occurrence) -> bool:
     return True
 
 
-def _settled_records(disk: MemDisk) -> Iterator[tuple[str, int, int]]:
+def settled_records(disk: MemDisk) -> Iterator[tuple[str, int, int]]:
     """(file, first byte, end) of records below the recovery point that is on `disk`."""
     points, _ = checkpoints.read(disk, checkpoints.RECOVERY_POINTS)
     for path in disk.paths():
@@ -152,7 +153,11 @@ def _settled_records(disk: MemDisk) -> Iterator[tuple[str, int, int]]:
         inode = disk.inode(path)
         if tp is None or not name.endswith(LOG_SUFFIX) or inode.dirty:
             continue
-        for batch in iterate(bytes(inode.data), up_to_fault=True):
+        try:
+            batches = iterate(bytes(inode.data), up_to_fault=True)
+        except CorruptBatch:
+            continue  # nothing but zeros, or a first batch that a power cut took
+        for batch in batches:
             if batch.next_offset <= points.get(tp, 0) and batch.length > HEADER_SIZE:
                 start = batch.position + HEADER_SIZE
                 yield path, start, batch.position + batch.length
