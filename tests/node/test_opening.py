@@ -6,6 +6,7 @@ import pytest
 from tests.node.lone import Lone, batch, record, topic_id
 
 from replog.log import checkpoints
+from replog.log.disk import DiskFull
 from replog.model.errors import ErrorCode
 from replog.model.ids import TopicPartition
 from replog.node.partitions import OPENED_PER_STEP, OPENING_PAUSE_MS
@@ -149,3 +150,31 @@ def test_a_log_that_was_begun_anew_below_its_start_keeps_what_came_since(
     lone.topic("a", record(1, epoch=4))
     log = lone.partition("a").log
     assert (log.log_start_offset, log.log_end_offset) == (0, written)
+
+
+@pytest.mark.parametrize("anew", [True, False], ids=["begun anew", "cut"])
+def test_what_is_known_of_a_log_that_ends_elsewhere_holds_where_no_file_finds_room(
+    *, anew: bool
+) -> None:
+    def full(call: str, path: str) -> None:
+        if path.endswith(".tmp") and "/" not in path:
+            raise DiskFull(f"{path}: no space left")
+
+    lone = Lone()
+    lone.topic("a", record(1))
+    for _ in range(3):
+        lone.produce("a", batch(b"v"))
+    lone.topic("a", record(2, 1, epoch=1))
+    partition = lone.partition("a")
+    flush = partition.log.begin_flush(to_end=True)
+    flush()
+    partition.log.flushed(flush)
+    lone.disk.before_call = full
+    if anew:
+        lone.node.partitions.begin_anew(partition, 60)
+    else:
+        lone.node.partitions.truncate(partition, 1)
+    end = partition.log_end_offset
+    assert not partition.folder.online
+    assert (end, partition.high_watermark) == ((60, 60) if anew else (1, 1))
+    assert partition.log_start_offset <= partition.last_stable_offset <= end

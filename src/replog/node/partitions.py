@@ -417,36 +417,34 @@ class Partitions:
 
     def truncate(self, partition: Partition, offset: int) -> None:
         """Cut the log so that it ends at `offset`."""
-        node = self._node
+        before = partition.high_watermark
         try:
             cut = partition.log.truncate_to(offset)
+            partition.after_truncation()  # before the files: there may be no room for them
             if cut is not None:
-                node.outputs.append(RangeInvalidated(cut.file, cut.position))
+                self._node.outputs.append(RangeInvalidated(cut.file, cut.position))
                 if cut.recovery_point_lowered:
                     partition.folder.write_recovery_points()
-            self._settle_cut(partition)
+            if partition.high_watermark < before:
+                partition.folder.lower_high_watermarks()
         except (DiskError, LogCorrupt) as error:
             self.disk_failed(partition, error)
 
     def begin_anew(self, partition: Partition, offset: int, producers: bytes = b"") -> None:
         """Throw the log away and begin at `offset`. `producers` is a snapshot of those who wrote
         what came before."""
+        before = partition.high_watermark
         try:
             partition.log.reset_to(offset, producers)
+            partition.after_truncation()
             partition.folder.begun_anew(partition.tp)
-            self._settle_cut(partition)
+            if partition.high_watermark < before:
+                partition.folder.lower_high_watermarks()
         except (DiskError, LogCorrupt) as error:
             self.disk_failed(partition, error)
             if partition.offline_reason is None:  # a full disk is read from, but here is no log
                 self._take_offline(partition, str(error))
                 self.offline.trouble()
-
-    @staticmethod
-    def _settle_cut(partition: Partition) -> None:
-        before = partition.high_watermark
-        partition.after_truncation()
-        if partition.high_watermark < before:
-            partition.folder.lower_high_watermarks()
 
     # ---- trouble and the end ----------------------------------------------------------------
 
