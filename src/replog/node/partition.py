@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from replog.core.producer.state import ProducerBatch, ProducerTable, TransactionMarker
 from replog.core.replica.leader import LeaderState
@@ -27,6 +27,13 @@ class Damage:
 
     reason: str
     epoch: int  # the newest leader epoch in which the log may have been acknowledged to a leader
+
+
+class HeldBack(NamedTuple):
+    """What was refused of one producer."""
+
+    since_ms: float  # the last time
+    sequence: int  # the lowest: the batch that has to come first
 
 
 class Partition:
@@ -77,9 +84,8 @@ class Partition:
         self.record = record
         self.topic = topic
         self.leader: LeaderState | None = None
-        # Idempotent producers of whom a batch was refused since too few replicas were in sync, by
-        # when that was, in milliseconds.
-        self.held_back: dict[int, float] = {}
+        # Idempotent producers of whom batches were refused since too few replicas were in sync.
+        self.held_back: dict[int, HeldBack] = {}
         self.offline_reason: str | None = None
         self.damage: Damage | None = None  # of its log
         self.aside: str | None = None  # the folder with a damaged log that this one was begun for

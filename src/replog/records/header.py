@@ -48,7 +48,7 @@ _HEADER = Struct(">qiibIhiqqqhii")
 _PREFIX = Struct(">qi")  # base offset, length
 _BASE_OFFSET = Struct(">q")
 _EPOCH = Struct(">i")
-_PRODUCER_ID = Struct(">q")
+_PRODUCER = Struct(">qhi")
 _MAX_TIMESTAMP = Struct(">q")
 _CRC = Struct(">I")
 _ATTRIBUTES = Struct(">h")
@@ -58,11 +58,13 @@ read_prefix = _PREFIX.unpack_from
 Bytes = bytes | bytearray | memoryview
 
 
-def read_producer_id(buffer: Bytes) -> int:
-    """Who wrote the first batch of `buffer`; NO_PRODUCER_ID when it is not even a header."""
+def read_producer(buffer: Bytes) -> tuple[int, int]:
+    """Producer id and base sequence of the first batch of `buffer`; NO_PRODUCER_ID and NO_SEQUENCE
+    when it is not even a header."""
     if len(buffer) < HEADER_SIZE:
-        return NO_PRODUCER_ID
-    return int(_PRODUCER_ID.unpack_from(buffer, PRODUCER_ID_AT)[0])
+        return NO_PRODUCER_ID, NO_SEQUENCE
+    producer_id, _, sequence = _PRODUCER.unpack_from(buffer, PRODUCER_ID_AT)
+    return producer_id, sequence
 
 
 class BatchHeader:

@@ -67,6 +67,18 @@ def test_what_follows_a_refused_batch_is_refused_likewise_until_that_one_came_ag
     assert produce(lone, 4) is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
 
 
+def test_what_follows_a_refused_batch_does_not_pass_it_where_nothing_is_known_of_its_producer(
+    lone: Lone,
+) -> None:
+    """Clients take the earlier batch for written when a later one was."""
+    too_few(lone)
+    assert produce(lone, 0) is ErrorCode.NOT_ENOUGH_REPLICAS
+    assert produce(lone, 1) is ErrorCode.NOT_ENOUGH_REPLICAS
+    enough(lone)
+    assert produce(lone, 2) is ErrorCode.NOT_ENOUGH_REPLICAS, "it was under way already"
+    assert [produce(lone, sequence) for sequence in (0, 1, 2)] == [TAKEN] * 3
+
+
 def test_a_gap_that_nobody_made_is_a_gap(lone: Lone) -> None:
     assert produce(lone, 0) is TAKEN
     assert produce(lone, 0, producer=8) is TAKEN

@@ -36,8 +36,8 @@ from replog.model.messages.produce import (
     TopicProduceResponse,
 )
 from replog.node.cluster_view import endpoints
-from replog.node.partition import Partition
-from replog.records.header import read_producer_id
+from replog.node.partition import HeldBack, Partition
+from replog.records.header import read_producer
 from replog.records.validate import LookInside, RefusedBatch, validate_produce
 
 if TYPE_CHECKING:
@@ -152,17 +152,21 @@ class _Produce:
 
         They may be under way already, and enough replicas in sync when they come. librdkafka takes
         a gap for the end of its sequence numbers, and begins new ones on all its partitions: what
-        it does not know to be written there, it writes once more.
+        it does not know to be written there, it writes once more. Nor may they pass it where the
+        producer is not known yet, and any sequence would do: clients take it for written then.
         """
         if len(partition.held_back) >= HELD_BACK_MAX:
             partition.held_back.clear()
-        producer_id = read_producer_id(buffer)
+        producer_id, sequence = read_producer(buffer)
         if producer_id >= 0:
-            partition.held_back[producer_id] = self.node.now_ms
+            before = self._held_back(partition, producer_id)
+            if before is not None:
+                sequence = min(sequence, before.sequence)
+            partition.held_back[producer_id] = HeldBack(self.node.now_ms, sequence)
 
-    def _is_held_back(self, partition: Partition, producer_id: int) -> bool:
-        since_ms = partition.held_back.get(producer_id)
-        return since_ms is not None and self.node.now_ms - since_ms < HELD_BACK_MS
+    def _held_back(self, partition: Partition, producer_id: int) -> HeldBack | None:
+        held = partition.held_back.get(producer_id)
+        return None if held is None or self.node.now_ms - held.since_ms >= HELD_BACK_MS else held
 
     def _admission(self, partition: Partition) -> ErrorCode:
         """Whether this replica takes a write now."""
@@ -272,7 +276,7 @@ class _Produce:
             )
             if isinstance(verdict, Refused):
                 gap = verdict.error is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
-                if gap and not self._is_held_back(partition, header.producer_id):
+                if gap and self._held_back(partition, header.producer_id) is None:
                     return self._refuse_gap(partition, verdict, answer)
                 error = ErrorCode.NOT_ENOUGH_REPLICAS if gap else verdict.error
                 answer = self._refuse(index, error, text=verdict.message)
@@ -284,6 +288,9 @@ class _Produce:
                 self._await(partition, verdict.batch.last_offset + 1, answer)
                 return answer
             if partition.held_back:
+                held = self._held_back(partition, header.producer_id)
+                if held is not None and header.base_sequence > held.sequence:
+                    return self._refuse(index, ErrorCode.NOT_ENOUGH_REPLICAS)
                 partition.held_back.pop(header.producer_id, None)
         written = self.node.partitions.write(partition, buffer, headers)
         if isinstance(written, Refused):
