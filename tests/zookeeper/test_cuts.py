@@ -80,7 +80,7 @@ def test_a_broker_cut_off_from_its_peers(cluster: SpreadCluster, of_controller: 
     for producer in producers:
         assert producer.wait_for_more(200, 60), cluster.logs()
     # It can reach ZooKeeper, and stays out all the same: nobody hears it.
-    time.sleep(3)
+    time.sleep(6)  # who left is listed for five seconds more
     seen = cluster.metadata(of=others[0])
     assert {broker.node_id for broker in seen.brokers} == set(others), cluster.logs()
     cluster.machines.heal()
