@@ -9,7 +9,7 @@ nothing older than its own last write.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from replog.core.controller import stored
 from replog.model.coordination import ANY_VERSION, Check, StoredNode, WriteDone
@@ -19,6 +19,10 @@ if TYPE_CHECKING:
     from replog.model.ids import TopicPartition
     from replog.node.node import Node
     from replog.node.partition import Partition
+
+
+# A coordinator that can't be reached must not hold up what clients wait for on the same connection.
+WAIT_MS: Final = 500
 
 
 class _Question(NamedTuple):
@@ -61,12 +65,17 @@ class Confirming:
             settle(answer.nodes or {})
 
         def settle(nodes: dict[str, StoredNode]) -> None:
+            if not asked:
+                return  # it took too long
+            settled, asked[:] = list(asked), []
+            timer.cancel()
             self._asking = False
             if self._questions:
                 self._begin()
-            for question in asked:
+            for question in settled:
                 question.on_answer(self._leads(question, nodes))
 
+        timer = node.timers.call_at(node.now_ms + WAIT_MS, lambda: settle({}))
         node.write_coordinator((Check(stored.broker_path(node.broker_id), ANY_VERSION),), written)
 
     def _leads(self, question: _Question, nodes: dict[str, StoredNode]) -> bool:
