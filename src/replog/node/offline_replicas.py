@@ -99,8 +99,7 @@ class OfflineReplicas:
         node, damage = self._node, partition.damage
         index = partition.tp.partition
         if partition.offline_reason is not None:
-            in_use = damage is not None and partition.folder.online
-            epoch = damage.epoch if in_use and damage else None
+            epoch = damage.epoch if damage is not None and partition.folder.online else None
             return self._about_unread(partition.tp, record, epoch)
         # As long as nobody else can lead, who has no room for more, or a damaged log, leads on.
         alone = node.partitions.damaged.is_alone(record)
