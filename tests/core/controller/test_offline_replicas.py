@@ -218,3 +218,14 @@ def test_others_that_come_up_change_nothing_for_it() -> None:
     take_registrations(made, dict(made.brokers) | {1: BrokerRecord(1, 200, ())})
     assert made.changed[TP].failed == (0,)
     assert made.changed[TP].leader == NO_LEADER
+
+
+@pytest.mark.parametrize("readable", [False, True])
+def test_a_damaged_log_counts_in_the_epoch_in_which_it_was_found(readable: bool) -> None:
+    record = partition(ALL, ALL, 0)
+    made, epoch = draft(record), record.leader_epoch
+    made.replica_damaged(TP, 0, leader_epoch=epoch - 1, readable=readable)
+    assert not made.changed, "it has not heard of what happened since: it will tell of it again"
+    made.replica_damaged(TP, 0, leader_epoch=epoch, readable=readable)
+    assert (made.changed[TP].leader, made.changed[TP].isr) == (1, (1, 2))
+    assert made.changed[TP].failed == (), "it is going to be copied anew"

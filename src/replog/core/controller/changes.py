@@ -139,18 +139,16 @@ def replica_begins_anew(
     broker: int,
     liveness: Liveness,
     *,
-    leader_epoch: int,
     controller_epoch: int,
     min_isr: int = 1,
 ) -> Change | None:
     """`broker` has a damaged log, and is to throw it away: it leaves ISR and ELR for that.
 
-    None while nobody else may lead, so that the records that only this log has are kept, and when
-    `leader_epoch`, as the broker knows it, is not the present one. A new leader epoch begins even
-    where the leader stays: what the broker acknowledged before, of a log that it has no more,
-    counts in no later epoch.
+    None while nobody else may lead, so that the records that only this log has are kept. A new
+    leader epoch begins even where the leader stays: what the broker acknowledged before, of a log
+    that it has no more, counts in no later epoch.
     """
-    if broker not in record.replicas or leader_epoch != record.leader_epoch:
+    if broker not in record.replicas:
         return None
     others = tuple(failed for failed in record.failed if failed != broker)
     without = replace(record, failed=(*others, broker))

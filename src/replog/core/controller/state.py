@@ -319,12 +319,11 @@ class Draft:
         can be read leads on while nobody else can."""
         record = self.partition(tp)
         if record is None or record.leader_epoch != leader_epoch:
-            return  # it is told of again, when that is still so
+            return  # it has not heard of all that happened: it tells of it again, if still so
         change = replica_begins_anew(
             record,
             broker,
             self.liveness,
-            leader_epoch=leader_epoch,
             controller_epoch=self.epoch,
             min_isr=self.rules(tp.topic).min_isr,
         )
