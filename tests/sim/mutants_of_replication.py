@@ -190,11 +190,12 @@ def _one_batch_kept(original: Callable[..., None]) -> Callable[..., None]:
     return apply
 
 
-def _producers_stay(self: Partition) -> None:
-    end = self.log.log_end_offset
+def _producers_stay(self: Partition) -> bool:
+    before = self._follower_high_watermark
     self._follower_high_watermark = max(
-        self.log.log_start_offset, min(self._follower_high_watermark, end)
+        self.log.log_start_offset, min(before, self.log.log_end_offset)
     )
+    return self._follower_high_watermark < before
 
 
 REPLICATION: dict[str, tuple[Patch, ...]] = {

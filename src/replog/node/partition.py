@@ -180,13 +180,15 @@ class Partition:
             self._follower_high_watermark = self.leader.high_watermark
             self.leader = None
 
-    def after_truncation(self) -> None:
-        """The log was cut: nothing may still speak of what was cut off."""
-        end = self.log.log_end_offset
+    def after_truncation(self) -> bool:
+        """The log was cut: nothing may still speak of what was cut off. True when the high
+        watermark fell. Raises DiskError, LogCorrupt."""
+        before = self._follower_high_watermark
         self._follower_high_watermark = max(
-            self.log.log_start_offset, min(self._follower_high_watermark, end)
+            self.log.log_start_offset, min(before, self.log.log_end_offset)
         )
         self.producers = replay_producers(self.log, [])
+        return self._follower_high_watermark < before
 
     def producers_below(self, offset: int) -> bytes:
         """What is known of producers by batches below `offset`, as a snapshot of there; nothing

@@ -417,15 +417,14 @@ class Partitions:
 
     def truncate(self, partition: Partition, offset: int) -> None:
         """Cut the log so that it ends at `offset`."""
-        before = partition.high_watermark
         try:
             cut = partition.log.truncate_to(offset)
-            partition.after_truncation()  # before the files: there may be no room for them
+            fell = partition.after_truncation()  # before the files: there may be no room for them
             if cut is not None:
                 self._node.outputs.append(RangeInvalidated(cut.file, cut.position))
                 if cut.recovery_point_lowered:
                     partition.folder.write_recovery_points()
-            if partition.high_watermark < before:
+            if fell:
                 partition.folder.lower_high_watermarks()
         except (DiskError, LogCorrupt) as error:
             self.disk_failed(partition, error)
@@ -433,12 +432,11 @@ class Partitions:
     def begin_anew(self, partition: Partition, offset: int, producers: bytes = b"") -> None:
         """Throw the log away and begin at `offset`. `producers` is a snapshot of those who wrote
         what came before."""
-        before = partition.high_watermark
         try:
             partition.log.reset_to(offset, producers)
-            partition.after_truncation()
+            fell = partition.after_truncation()
             partition.folder.begun_anew(partition.tp)
-            if partition.high_watermark < before:
+            if fell:
                 partition.folder.lower_high_watermarks()
         except (DiskError, LogCorrupt) as error:
             self.disk_failed(partition, error)
