@@ -24,12 +24,20 @@ def lone() -> Lone:
     return one
 
 
-def produce(lone: Lone, sequence: int, *, epoch: int = 0, producer: int = PRODUCER) -> ErrorCode:
+def produce(
+    lone: Lone,
+    sequence: int,
+    *,
+    epoch: int = 0,
+    producer: int = PRODUCER,
+    timeout_ms: int = 1,
+) -> ErrorCode:
     """What a batch of one record is answered. It is committed at once when it is taken."""
     written = memoryview(batch(b"v", producer=(producer, epoch, sequence)))
     data = PartitionProduceData(index=0, records=written)
     topic = TopicProduceData(name="t", topic_id=topic_id("t"), partition_data=[data])
-    lone.ask(ProduceRequest(acks=-1, timeout_ms=1, topic_data=[topic]), token=sequence + 1)
+    request = ProduceRequest(acks=-1, timeout_ms=timeout_ms, topic_data=[topic])
+    lone.ask(request, token=sequence + 1)
     lone.tick(1)
     message = lone.replies(sequence + 1)[-1]
     assert isinstance(message, ProduceResponse)
@@ -96,3 +104,10 @@ def test_a_producer_that_gave_the_refused_batch_up_is_told_in_the_end(lone: Lone
     lone.tick(HELD_BACK_MS)
     assert produce(lone, 2) is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
     assert produce(lone, 0, epoch=1) is TAKEN, "a new epoch begins anew"
+
+
+@pytest.mark.parametrize("timeout_ms", [0, -1])
+def test_a_gap_is_told_to_who_has_no_time_to_wait(lone: Lone, timeout_ms: int) -> None:
+    """The time is for copying what was appended: nothing was."""
+    assert produce(lone, 0, timeout_ms=timeout_ms) is TAKEN
+    assert produce(lone, 2, timeout_ms=timeout_ms) is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER

@@ -7,7 +7,7 @@ One batch a partition is checked by its header and CRC, stamped where it lies in
 and written from there. acks=1 is answered at once, acks=all when the high watermark has passed,
 acks=0 never; an error with acks=0 closes the connection, as there is no other way to tell. A
 timeout or a lost leadership after the append leaves the outcome open: the record may still be
-committed.
+committed. The client's time counts from there.
 
 A batch that is not in the topic's `compression.type`, or whose records must be looked at, is worked
 on outside the step first; later ones for the partition wait behind it (`node.recompression`).
@@ -101,8 +101,7 @@ class _Produce:
         self.failed = False
         # By identity of the answer: answers may be equal, and a partition may come more than once.
         self._waiting: dict[int, _Waiting] = {}
-        # Of what is not appended, and may never be.
-        self._preparing: dict[int, PartitionProduceResponse] = {}
+        self._preparing = 0  # batches that are neither appended nor refused yet
         self._deadline: Timer | None = None
 
     # ---- appending ---------------------------------------------------------------------
@@ -202,8 +201,7 @@ class _Produce:
         answer = PartitionProduceResponse(index=index)
 
         def ready(failure: str | None) -> None:
-            if self._preparing.pop(id(answer), None) is None:
-                return  # it was given up
+            self._preparing -= 1
             settled = self._write_prepared(partition, answer, preparation, failure)
             if settled is not answer:
                 for name in PartitionProduceResponse.__slots__:
@@ -213,7 +211,7 @@ class _Produce:
         if not self.node.recompression.submit(partition, preparation, ready):
             text = "too many batches wait to be compressed"
             return self._refuse(index, ErrorCode.REQUEST_TIMED_OUT, text=text)
-        self._preparing[id(answer)] = answer
+        self._preparing += 1
         return answer
 
     def _write_prepared(
@@ -307,15 +305,14 @@ class _Produce:
         a leader after it. librdkafka takes a gap for the end where nothing else is open."""
 
         def settle(leads: bool) -> None:
-            if self._preparing.pop(id(answer), None) is None:
-                return  # it was given up
+            self._preparing -= 1
             self.failed = True
             answer.error_code = refused.error if leads else ErrorCode.NOT_LEADER_OR_FOLLOWER
             answer.error_message = refused.message if leads else "not known to lead any more"
             answer.base_offset = -1
             self._reply_when_settled()
 
-        self._preparing[id(answer)] = answer
+        self._preparing += 1
         self.node.confirming.ask(partition, settle)
         return answer
 
@@ -382,11 +379,16 @@ class _Produce:
         """The answer, or None when it comes later or never."""
         if not self._waiting and not self._preparing:
             return self._end()
-        if self.message.acks != 0:
+        self._limit_wait()
+        return None
+
+    def _limit_wait(self) -> None:
+        """The client's time is for what is appended and not committed yet, as in Kafka: it may be
+        none at all, and what this broker can tell by itself is answered all the same."""
+        if not self._preparing:
             node = self.node
             timeout_ms = max(self.message.timeout_ms, 0)
             self._deadline = node.timers.call_at(node.now_ms + timeout_ms, self._expire)
-        return None
 
     def _end(self) -> ProduceResponse | None:
         """What is answered when all is settled; acks=0 gets no message."""
@@ -402,15 +404,13 @@ class _Produce:
         for waiting in self._waiting.values():
             self.node.waits.drop_commit(waiting.tp, waiting.wait)
             waiting.answer.error_code = ErrorCode.REQUEST_TIMED_OUT
-        for answer in self._preparing.values():  # these are not appended
-            answer.error_code = ErrorCode.REQUEST_TIMED_OUT
-            answer.base_offset = answer.log_start_offset = -1
         self._waiting.clear()
-        self._preparing.clear()
         self._reply_when_settled()
 
     def _reply_when_settled(self) -> None:
         if self._waiting or self._preparing:
+            if self._deadline is None:
+                self._limit_wait()
             return
         if self._deadline is not None:
             self._deadline.cancel()
