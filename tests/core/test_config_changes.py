@@ -94,6 +94,7 @@ def test_settings_that_are_not_named_stay_unless_all_are_replaced() -> None:
         (OF_BROKER, "", ("background.threads", "21", SET), INVALID, "it is 10 now"),
         (OF_BROKER, "1", ("metric.reporters", "x.Y", SET), INVALID, "no plug-ins"),
         (OF_BROKER, "1", ("max.connections.per.ip.overrides", "h", SET), INVALID, "HOST:NUMBER"),
+        (OF_BROKER, "", ("cordoned.log.dirs", "*", SET), INVALID, "from broker to broker"),
         (GROUP, "g", ("share.auto.offset.reset", "x", SET), CONFIG, "by_duration"),
         (GROUP, "g", ("share.isolation.level", "x", SET), CONFIG, "read_committed"),
     ],

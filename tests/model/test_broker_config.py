@@ -1,5 +1,7 @@
 """What a broker takes for its configuration, and how it says no."""
 
+import os
+
 import pytest
 
 from replog.model.broker_config import _BrokerValues
@@ -231,3 +233,20 @@ def test_threads_for_requests_are_few_unless_somebody_says_how_many() -> None:
     assert BrokerConfig(ONE).request_threads == 2
     assert BrokerConfig(ONE | {"num.io.threads": "8"}).request_threads == 8
     assert BrokerConfig(ONE, dynamic={"num.io.threads": "4"}).request_threads == 4
+
+
+def test_cordoned_folders_are_those_of_log_dirs() -> None:
+    assert config().cordoned_log_dirs == frozenset()
+    broker = config(log__dirs="/data/a,b", cordoned__log__dirs="b")
+    assert broker.cordoned_log_dirs == {os.path.abspath("b")}
+    every = {"/data/a", "/data/b"}
+    assert config(log__dirs="/data/a,/data/b", cordoned__log__dirs="*").cordoned_log_dirs == every
+    told = refusal(log__dirs="/data/a,/data/b", cordoned__log__dirs="/data/c")
+    assert told == "cordoned.log.dirs=/data/c: /data/c is not in log.dirs=/data/a,/data/b"
+
+
+def test_a_folder_that_is_gone_from_the_file_may_still_be_cordoned_in_the_cluster() -> None:
+    """Or nothing that is set there would hold after a restart."""
+    stored = BrokerConfig(ONE, dynamic={"cordoned.log.dirs": "/data/gone"})
+    with pytest.raises(ConfigError, match=r"/data/gone is not in log\.dirs"):
+        stored.check_cordoned()

@@ -22,7 +22,7 @@ ALL_BROKERS = ""
 # Kafka changes these while a broker runs; here the listeners are those of the start.
 _AT_START = ("listeners", "listener.security.protocol.map")
 # What differs from broker to broker, and so can't be set for all of them.
-_OF_ONE_BROKER = (*_AT_START, "principal.builder.class")
+_OF_ONE_BROKER = (*_AT_START, "cordoned.log.dirs", "principal.builder.class")
 _OF_ONE_BROKER_PREFIXES = ("ssl.", "sasl.", *OPEN_PREFIXES)
 # What belongs to one listener: its name goes before, as in listener.name.internal.ssl.key.password.
 _OF_ONE_LISTENER = (

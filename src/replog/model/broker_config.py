@@ -1,6 +1,7 @@
 """What one broker was told: values, listeners, and where its cluster meets."""
 
 from collections.abc import Mapping
+from os.path import abspath
 from typing import NamedTuple
 
 from replog.model.config_table import BROKER
@@ -14,6 +15,7 @@ ZOOKEEPER_PORT = 2181
 PING_INTERVAL_MS_MAX = 250  # unless somebody sets it
 REQUEST_THREADS = 2  # the same
 
+_CORDONED = "cordoned.log.dirs"
 _MINUTE_MS = 60_000
 _HOUR_MS = 60 * _MINUTE_MS
 
@@ -200,6 +202,28 @@ class BrokerConfig(_BrokerValues, _NamedValues):
         return REQUEST_THREADS
 
     @property
+    def cordoned_log_dirs(self) -> frozenset[str]:
+        """Folders that take no new partitions (KIP-1066), as absolute paths."""
+        named = self.list(_CORDONED)
+        return frozenset(map(abspath, self.log_dirs if "*" in named else named))
+
+    def check_cordoned(self) -> None:
+        """Raises ConfigError for a folder that is none of `log.dirs`."""
+        unknown = self.cordoned_log_dirs - set(map(abspath, self.log_dirs))
+        if unknown:
+            raise ConfigError(
+                f"{_CORDONED}={self.text(_CORDONED)}: {', '.join(sorted(unknown))} is not in "
+                f"log.dirs={','.join(self.log_dirs)}"
+            )
+
+    @property
+    def max_connections_per_ip_overrides(self) -> dict[str, int]:
+        """How many connections a host may have that is named, by its name or address."""
+        items = (self.str("max.connections.per.ip.overrides") or "").split(",")
+        pairs = (item.strip().rpartition(":") for item in items if item.strip())
+        return {host.strip().strip("[]"): int(number) for host, _, number in pairs}
+
+    @property
     def rack_aware_reads(self) -> bool:
         """Consumers that name their rack are sent to an in-sync replica in it (KIP-392)."""
         selector = self.str("replica.selector.class") or ""
@@ -309,6 +333,8 @@ class BrokerConfig(_BrokerValues, _NamedValues):
             raise ConfigError(f"log.dirs={','.join(self.log_dirs)}: folders expected")
         if len(set(self.log_dirs)) < len(self.log_dirs):
             raise ConfigError(f"log.dirs={','.join(self.log_dirs)}: a folder is named twice")
+        if _CORDONED not in self.dynamic:  # there it is judged when it is set
+            self.check_cordoned()
         if self.str("authorizer.class.name"):
             raise ConfigError(
                 f"authorizer.class.name={self.str('authorizer.class.name')}: authorizers are not "

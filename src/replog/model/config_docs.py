@@ -49,6 +49,10 @@ DOCS: Final[dict[str, str]] = {
         "How long the controller waits for a broker to take news before it tells it again, 2000 at "
         "most."
     ),
+    "cordoned.log.dirs": (
+        "Folders of log.dirs that take no new partitions while there are others; set for one "
+        "broker, not for all."
+    ),
     "default.replication.factor": "Replicas of a topic made without saying how many.",
     "delete.retention.ms": (
         "How long a tombstone stays after compaction has removed what it deletes."
@@ -157,6 +161,9 @@ DOCS: Final[dict[str, str]] = {
     "max.compaction.lag.ms": "A record older than this is compacted however clean the log is.",
     "max.connections": "Most connections to this broker at a time.",
     "max.connections.per.ip": "Most connections from one address at a time.",
+    "max.connections.per.ip.overrides": (
+        "Most connections from single addresses or hosts at a time: ADDRESS:NUMBER,..."
+    ),
     "max.decompressed.message.bytes": (
         "A compressed batch whose records take more bytes than this is refused."
     ),

@@ -161,10 +161,11 @@ def _refuse_broker(node: Node, change: ConfigChange) -> Refused | None:
     if isinstance(after, Refused):
         return after
     try:
-        node.config.with_dynamic(
+        config = node.config.with_dynamic(
             dynamic=after if change.name == own else stored.get(own, {}),
             dynamic_default=after if change.name == ALL_BROKERS else stored.get(ALL_BROKERS, {}),
         )
+        config.check_cordoned()
     except ConfigError as error:
         return Refused(ErrorCode.INVALID_REQUEST, str(error))
     return None

@@ -149,7 +149,12 @@ class ReplicaLogs:
             return f"it may be in {holders[0].path}, which can't be used: {holders[0].reason}"
         if not usable:
             return "no log folder takes new partitions"
-        return min(usable, key=lambda folder: folder.count)
+        free = [folder for folder in usable if not self.is_cordoned(folder)]
+        return min(free or usable, key=lambda folder: folder.count)
+
+    def is_cordoned(self, folder: LogFolder) -> bool:
+        """Whether new partitions go elsewhere while they can."""
+        return folder.path in self._node.config.cordoned_log_dirs
 
     def configure(self, partition: Partition, topic: TopicRecord) -> None:
         """Let the log obey what holds for `topic` now."""

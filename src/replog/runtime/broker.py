@@ -176,6 +176,7 @@ class BrokerProcess:
         return Limits(
             connections=min(config.max_connections, usual.connections, places),
             connections_per_ip=min(config.max_connections_per_ip, usual.connections_per_ip),
+            connections_per_ip_overrides=config.max_connections_per_ip_overrides,
             connections_max=min(usual.connections, places),
             request_bytes=queued if queued > 0 else usual.request_bytes,
             job_threads=config.background_threads,

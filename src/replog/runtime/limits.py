@@ -1,6 +1,7 @@
 """The named maxima of the runtime that have no Kafka configuration, each with unit and reason."""
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from typing import Final
 
 from replog.model.broker_config import REQUEST_THREADS
@@ -43,8 +44,9 @@ class Limits:
     # Kafka's default is without limit. 10,000 sockets cost some 100 MB of kernel memory at rest.
     connections: int = 10_000
     connections_per_ip: int = 4_096
+    connections_per_ip_overrides: Mapping[str, int] = field(default_factory=dict)  # by host
 
-    # How far these two can be raised while the broker runs.
+    # How far the first two can be raised while the broker runs.
     connections_max: int = 10_000
     connections_per_ip_max: int = 4_096
 

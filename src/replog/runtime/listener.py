@@ -1,10 +1,13 @@
 """Accepting connections, within limits."""
 
 import errno
+import ipaddress
 import logging
 import socket
+import threading
 import time
 from collections import Counter
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import Final
 
@@ -17,6 +20,7 @@ _log = logging.getLogger("replog.network")
 
 _REPORT_EVERY_S: Final = 5.0
 _PAUSE_S: Final = 0.5  # without descriptors, accepting would spin
+_MAPPED: Final = "::ffff:"  # an IPv4 address on a listener for both
 _OUT_OF_DESCRIPTORS: Final = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM})
 
 
@@ -57,11 +61,63 @@ def listen(
     return sock
 
 
+class HostLimits:
+    """Hosts of which there may be more or fewer connections than of others.
+
+    Names are looked up on a thread, as that may take seconds: until then they are as all others.
+    """
+
+    def __init__(self) -> None:
+        self._named: Mapping[str, int] = {}
+        self._by_ip: dict[str, int] = {}
+
+    def set(self, named: Mapping[str, int]) -> None:
+        """These are the hosts from now on, by name or address."""
+        if named == self._named:
+            return
+        self._named = named
+        names = [host for host in named if not _is_address(host)]
+        self._by_ip = {
+            str(ipaddress.ip_address(host)): number
+            for host, number in named.items()
+            if host not in names
+        }
+        if names:
+            args = (named, names)
+            threading.Thread(target=self._look_up, args=args, name="hosts", daemon=True).start()
+
+    def of(self, ip: str, usual: int) -> int:
+        """The limit for an address, as `accept` gives it."""
+        return self._by_ip.get(ip.removeprefix(_MAPPED), usual)
+
+    def _look_up(self, named: Mapping[str, int], names: list[str]) -> None:
+        found: dict[str, int] = {}
+        for host in names:
+            try:
+                known = socket.getaddrinfo(host, None, type=socket.SOCK_STREAM)
+            except OSError as error:
+                _log.warning("max.connections.per.ip.overrides: %s: %s", host, error.strerror)
+                continue
+            found |= {str(info[4][0]): named[host] for info in known}
+        if named is self._named:
+            self._by_ip = found | self._by_ip
+
+
+def _is_address(host: str) -> bool:
+    try:
+        ipaddress.ip_address(host)
+    except ValueError:
+        return False
+    return True
+
+
 class Places:
     """How many clients' connections there are, in all and by address."""
 
     def __init__(self, limits: Limits) -> None:
         self._limits = limits
+        self._hosts = HostLimits()
+        self._hosts.set(limits.connections_per_ip_overrides)
         self._by_ip: Counter[str] = Counter()
         self._clients = 0
         self._reserved = 0
@@ -76,12 +132,11 @@ class Places:
             connections=min(config.max_connections, limits.connections_max),
             connections_per_ip=min(config.max_connections_per_ip, limits.connections_per_ip_max),
         )
+        self._hosts.set(config.max_connections_per_ip_overrides)
 
     def take(self, ip: str) -> bool | None:
         """A place for a connection: False a usual one, True a reserved one, None for none left."""
-        if self._clients < self._limits.connections and (
-            self._by_ip[ip] < self._limits.connections_per_ip
-        ):
+        if self._clients < self._limits.connections and (self._by_ip[ip] < self._limit_of(ip)):
             self._clients += 1
             self._by_ip[ip] += 1
             return False
@@ -101,6 +156,9 @@ class Places:
         if not self._by_ip[ip]:
             del self._by_ip[ip]
 
+    def _limit_of(self, ip: str) -> int:
+        return self._hosts.of(ip, self._limits.connections_per_ip)
+
     def _refuse(self, ip: str) -> None:
         """One line every few seconds, however many come."""
         self._refused += 1
@@ -113,7 +171,7 @@ class Places:
                 self._clients,
                 self._limits.connections,
                 self._by_ip[ip],
-                self._limits.connections_per_ip,
+                self._limit_of(ip),
             )
             self._reported_s, self._refused = now, 0
 

@@ -1,7 +1,7 @@
 """DescribeLogDirs, API key 35, versions 1-5: the log folders of this broker and what is in them.
 
 Versions: 2 flexible, 3 an error for the whole, 4 size and free space of the file system (KIP-827),
-5 whether a folder is cordoned (KIP-1066; none is here).
+5 whether a folder is cordoned (KIP-1066).
 
 A folder that failed is shown with KAFKA_STORAGE_ERROR and without partitions. Replicas are not
 moved between folders, so none is a future one, and none lags behind itself.
@@ -46,7 +46,8 @@ def handle(
 def _folder(
     node: Node, folder: LogFolder, wanted: set[TopicPartition] | None
 ) -> DescribeLogDirsResult:
-    result = DescribeLogDirsResult(log_dir=folder.path)
+    cordoned = node.partitions.logs.is_cordoned(folder)
+    result = DescribeLogDirsResult(log_dir=folder.path, is_cordoned=cordoned)
     if folder.state is FolderState.FAILED:
         result.error_code = ErrorCode.KAFKA_STORAGE_ERROR
         return result
