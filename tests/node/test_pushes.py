@@ -5,7 +5,7 @@ from tests.node.town import Town
 
 from replog.model.ids import TopicPartition
 from replog.model.messages import Message
-from replog.model.messages.update_cluster import UpdateClusterRequest
+from replog.model.messages.update_cluster import UpdateClusterRequest, UpdateClusterResponse
 
 
 @pytest.fixture
@@ -36,7 +36,8 @@ def test_a_paused_broker_holds_nobody_up_and_catches_up_with_few_messages(town: 
     assert len(pushes(town, 2)) < 10
 
 
-def test_a_lost_push_is_made_good_by_a_full_image(town: Town) -> None:
+def test_a_lost_push_is_sent_again_with_what_came_since(town: Town) -> None:
+    known = town.node(2).cluster.version
     lost: list[Message] = []
 
     def lose(source: int, target: int, message: Message) -> bool:
@@ -50,8 +51,34 @@ def test_a_lost_push_is_made_good_by_a_full_image(town: Town) -> None:
     town.create("u", [1, 0])
     town.sent.clear()
     town.run_until(lambda: town.node(2).cluster.version == town.node(0).cluster.version)
-    assert [message.base_version for message in pushes(town, 2)] == [-1]
+    assert [message.base_version for message in pushes(town, 2)] == [known]
     assert set(town.node(2).cluster.topics) == {"t", "u"}
+
+
+@pytest.mark.parametrize("more", [False, True])
+def test_a_push_of_which_the_answer_is_lost_comes_twice(town: Town, more: bool) -> None:
+    """The second is known already; with what came since it fits no more, and all is sent."""
+    known = town.node(2).cluster.version
+    lost: list[Message] = []
+
+    def lose(source: int, target: int, message: Message) -> bool:
+        if source == 2 and isinstance(message, UpdateClusterResponse) and not lost:
+            lost.append(message)
+            return True
+        return False
+
+    town.lose_reply = lose
+    town.sent.clear()
+    town.create("t", [1, 0])
+    if more:
+        town.create("u", [1, 0])
+    town.run(5_000)
+    assert lost
+    bases = [message.base_version for message in pushes(town, 2)]
+    assert bases[: 3 if more else 2] == ([known, known, -1] if more else [known, known])
+    assert -1 not in bases[3:]
+    assert town.node(2).cluster.version == town.node(0).cluster.version
+    assert set(town.node(2).cluster.topics) == ({"t", "u"} if more else {"t"})
 
 
 def test_a_gap_is_filled_by_a_full_image(town: Town) -> None:

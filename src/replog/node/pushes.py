@@ -1,8 +1,9 @@
 """The committed image on its way from the controller to every registered broker.
 
 One UpdateCluster is on its way to a broker at a time. What changes meanwhile adds up and leaves as
-one delta; its contents are read from the image when it is sent. A broker that has just registered,
-that refused a delta, or that did not answer gets the full image.
+one delta; its contents are read from the image when it is sent. Who did not answer is sent the same
+again, with what came since. A broker that has just registered, or that refused a delta, since it
+knew it already or lacks what was before, gets the full image.
 
 Who is up to date is asked again from time to time, so that it is known who answers
 (`node.fencing`).
@@ -29,8 +30,7 @@ if TYPE_CHECKING:
     from replog.node.node import Node
 
 # An answer takes milliseconds, and more where much has changed: a broker on a busy machine that
-# has to do with so many partitions. Who is silent for longer is stopped or cut off, and will need
-# everything anew.
+# has to do with so many partitions. Who is silent for longer is stopped or cut off.
 TIMEOUT_MS = 2_000
 WORK_MS_PER_PARTITION = 3
 # The first retry comes soon, since a broker that has just registered may not be listening yet.
@@ -54,6 +54,7 @@ class _Receiver:
         "heard_ms",
         "in_flight",
         "retry",
+        "sent",
     )
 
     def __init__(self, broker: BrokerRecord, now_ms: float) -> None:
@@ -61,6 +62,7 @@ class _Receiver:
         self.heard_ms = now_ms  # when it last answered
         self.acknowledged = NOTHING_ACKNOWLEDGED  # version; what a full image is needed for
         self.delta = Delta()  # since `acknowledged`, or since what is in flight
+        self.sent = Delta()  # what is in flight
         self.in_flight = False
         self.failures = 0  # in a row
         self.retry: Timer | None = None
@@ -156,7 +158,11 @@ class Pushes:
 
     def in_touch(self) -> list[int]:
         """Brokers that know the image of this controllership, or did lately."""
-        return [b for b, r in self._receivers.items() if r.acknowledged != NOTHING_ACKNOWLEDGED]
+        return [
+            broker
+            for broker, receiver in self._receivers.items()
+            if receiver.acknowledged != NOTHING_ACKNOWLEDGED and not receiver.failures
+        ]
 
     # ---- sending -------------------------------------------------------------------------------
 
@@ -202,7 +208,7 @@ class Pushes:
                 broker_epoch=broker.broker_epoch,
                 base_version=receiver.acknowledged,
             )
-        receiver.delta = Delta()
+        receiver.sent, receiver.delta = receiver.delta, Delta()
         receiver.in_flight = True
 
         def answered(answer: PeerReplied | PeerFailed) -> None:
@@ -243,8 +249,12 @@ class Pushes:
             self._wake()
             self._send(receiver)
             return
-        receiver.acknowledged = NOTHING_ACKNOWLEDGED
         receiver.failures += 1
+        if error is ErrorCode.NETWORK_EXCEPTION:  # it may have come all the same
+            receiver.sent.merge(receiver.delta)
+            receiver.delta = receiver.sent
+        else:
+            receiver.acknowledged = NOTHING_ACKNOWLEDGED
         if error in (ErrorCode.STALE_CONTROLLER_EPOCH, ErrorCode.STALE_BROKER_EPOCH):
             # Somebody else is controller, or the broker registered anew: the coordinator knows.
             self._node.membership.refresh()
