@@ -6,12 +6,14 @@ import tracemalloc
 import pytest
 
 from replog.codec import MalformedMessage, decode, encode_bytes
-from replog.codec.primitives import uvarint
+from replog.codec.primitives import skip_tags, uvarint
 from replog.model.messages import APIS, Api, Message
 from replog.model.messages.create_topics import CreateTopicsRequest
+from replog.model.messages.describe_groups import DescribeGroupsRequest
 from replog.model.messages.fetch import FetchRequest
 from replog.model.messages.group_records import GroupMetadataValue
 from replog.model.messages.metadata import MetadataRequest, MetadataResponse
+from replog.model.messages.offset_fetch import OffsetFetchRequest
 from replog.model.messages.produce import ProduceRequest
 from replog.model.messages.sync_group import SyncGroupRequest
 from replog.model.messages.update_cluster import UpdateClusterRequest
@@ -188,6 +190,34 @@ def test_an_array_of_nothing_but_nulls_costs_what_it_sends() -> None:
     peak = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
     assert peak < 80 * len(body)
+
+
+# (class, version, a body of three elements)
+THREE_ELEMENTS = {
+    "structs": (MetadataRequest, 1, int32(3) + b"\0\1a" * 3),
+    "compact structs": (MetadataRequest, 9, compact(3) + b"\2a\0" * 3 + bytes(4)),
+    "in two arrays": (
+        ProduceRequest,
+        3,
+        bytes.fromhex("ffff 0001 00000001 00000001 000178 00000002") + bytes(16),
+    ),
+    "numbers": (OffsetFetchRequest, 1, b"\0\1g" + int32(1) + b"\0\1t" + int32(2) + bytes(8)),
+    "strings": (DescribeGroupsRequest, 0, int32(3) + b"\0\1a" * 3),
+    "unknown tagged fields": (MetadataRequest, 9, b"\0\0\0\0\3" + b"\x50\0\x51\0\x52\0"),
+}
+
+
+@pytest.mark.parametrize(("cls", "version", "body"), THREE_ELEMENTS.values(), ids=THREE_ELEMENTS)
+def test_elements_of_all_arrays_together(cls: type[Message], version: int, body: bytes) -> None:
+    assert decode(cls, version, body, elements_max=3)[1] == len(body)
+    with pytest.raises(MalformedMessage, match="1 elements more than are allowed"):
+        decode(cls, version, body, elements_max=2)
+
+
+def test_very_many_tagged_fields_in_a_header() -> None:
+    assert skip_tags(uvarint(1000) + b"\x50\0" * 1000, 0) == 2002
+    with pytest.raises(MalformedMessage, match="1001 tagged fields"):
+        skip_tags(uvarint(1001) + b"\x50\0" * 1001, 0)
 
 
 @pytest.mark.parametrize("api", APIS.values(), ids=lambda api: api.name)

@@ -15,7 +15,11 @@ from replog.model.messages.api_versions import (
 )
 from replog.model.messages.controlled_shutdown import ControlledShutdownRequest
 from replog.model.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
-from replog.model.messages.metadata import MetadataRequest, MetadataResponse
+from replog.model.messages.metadata import (
+    MetadataRequest,
+    MetadataRequestTopic,
+    MetadataResponse,
+)
 from replog.model.messages.produce import (
     PartitionProduceData,
     ProduceRequest,
@@ -33,7 +37,7 @@ from replog.wire import (
     UnsupportedVersion,
     parse_request,
 )
-from replog.wire.connection import PLAIN_REQUEST_MAX
+from replog.wire.connection import ELEMENTS_MAX, PLAIN_REQUEST_MAX
 
 
 def frame_of(parts: list[Any]) -> bytes:
@@ -261,6 +265,23 @@ def test_a_plain_request_has_a_limit_and_records_have_not() -> None:
     partition = PartitionProduceData(records=bytes(PLAIN_REQUEST_MAX))
     topics = [TopicProduceData(name="t", partition_data=[partition])]
     assert parse_request(frame_of(client.request(ProduceRequest(topic_data=topics), 9, None)))
+
+
+def test_a_client_may_not_ask_for_very_many_things_at_once() -> None:
+    """Each of them is worked on while nobody else is served."""
+    client = ClientConnection()
+    topics = [MetadataRequestTopic(name="t")] * ELEMENTS_MAX
+    frame = frame_of(client.request(MetadataRequest(topics=topics), 4, None))
+    assert parse_request(frame)
+    produced = [TopicProduceData(name="t") for _ in range(ELEMENTS_MAX + 1)]
+    for request, version in (
+        (MetadataRequest(topics=[*topics, topics[0]]), 4),
+        (ProduceRequest(topic_data=produced), 9),
+    ):
+        frame = frame_of(client.request(request, version, None))
+        with pytest.raises(MalformedMessage, match="1 elements more than are allowed"):
+            parse_request(frame)
+        assert parse_request(frame, peer=True)
 
 
 def test_only_a_peer_may_ask_what_is_for_peers() -> None:

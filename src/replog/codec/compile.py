@@ -8,7 +8,7 @@ from replog.codec.decoding import write_decoder
 from replog.codec.encoding import write_encoder
 from replog.codec.errors import MalformedMessage, UnencodableMessage
 from replog.codec.layout import has_records, layout_of
-from replog.codec.primitives import Buffer
+from replog.codec.primitives import ANY_NUMBER, Buffer
 from replog.codec.source import Source
 from replog.model.messages import Message
 from replog.model.records import FileRange
@@ -16,7 +16,7 @@ from replog.model.records import FileRange
 M = TypeVar("M", bound=Message)
 Part = Buffer | FileRange
 
-_DecodeFunction = Callable[[Buffer, int, int], tuple[Any, int]]
+_DecodeFunction = Callable[[Buffer, int, int, int], tuple[Any, int]]
 _EncodeFunction = Callable[[Message, bytes], list[Part]]
 
 # With the type that the function's buffer must have.
@@ -26,13 +26,15 @@ _decoders: dict[tuple[type[Message], int], _Decoder] = {}
 _encoders: dict[tuple[type[Message], int], tuple[_EncodeFunction, Source]] = {}
 
 
-def decode(cls: type[M], version: int, buffer: Buffer, offset: int = 0) -> tuple[M, int]:
+def decode(
+    cls: type[M], version: int, buffer: Buffer, offset: int = 0, *, elements_max: int = ANY_NUMBER
+) -> tuple[M, int]:
     """The message of that class and version at `offset`, and where it ends.
 
     What follows it is not looked at. Fields that the version lacks have their default. Records are
     slices of `buffer`, everything else is copied. Text that is not UTF-8 is read with replacement
-    characters, as Kafka's brokers do. Raises MalformedMessage, and ValueError when there is no such
-    version.
+    characters, as Kafka's brokers do. Raises MalformedMessage, also when all arrays together have
+    more than `elements_max` elements, and ValueError when there is no such version.
     """
     found = _decoders.get((cls, version))
     if found is None:
@@ -41,7 +43,7 @@ def decode(cls: type[M], version: int, buffer: Buffer, offset: int = 0) -> tuple
     if type(buffer) is not wanted:
         buffer = wanted(buffer)
     try:
-        message, end = function(buffer, offset, len(buffer))
+        message, end = function(buffer, offset, len(buffer), elements_max)
     except (struct.error, IndexError) as error:
         path = source.path_of(error.__traceback__)
         raise MalformedMessage(f"{source.file}: {path}: ends too early") from error

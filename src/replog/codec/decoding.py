@@ -1,8 +1,9 @@
 """Writes the decoder of a message at one version.
 
-The written function takes (b, p, e): a buffer, where the body begins, and the buffer's length; it
-returns the message and the end of the body. A run of fields of fixed width is read by one
-`unpack_from`, together with the length (or the first byte of the varint) of what follows it.
+The written function takes (b, p, e, left): a buffer, where the body begins, the buffer's length,
+and how many elements all arrays may have together; it returns the message and the end of the body.
+A run of fields of fixed width is read by one `unpack_from`, together with the length (or the first
+byte of the varint) of what follows it.
 Lengths are checked against what is left before anything of that length is made; everything else
 that would be beyond the end raises IndexError or struct.error.
 
@@ -29,7 +30,7 @@ def write_decoder(layout: Layout, file: str, views: bool) -> Source:
     """The source of the decoder; `views` says that the buffer will be a memoryview."""
     source = Source(
         file,
-        "decode(b, p, e)",
+        "decode(b, p, e, left)",
         {
             "Malformed": MalformedMessage,
             "new": object.__new__,
@@ -106,6 +107,12 @@ class _Writer:
             with self.source.block(f"if {f'(n - 1){times}' if times else 'n - 1'} > e - p:"):
                 line("raise Malformed(f'length {n - 1} with {e - p} bytes left')")
 
+    def charge(self, count: str) -> None:
+        """Takes `count` elements, or tagged fields, from those that are left."""
+        self.source.line(f"left -= {count}")
+        with self.source.block("if left < 0:"):
+            self.source.line("raise Malformed(f'{-left} elements more than are allowed')")
+
     def null(self, item: Item, target: str) -> None:
         """The branch for null."""
         with self.source.block("else:"):
@@ -166,6 +173,7 @@ class _Writer:
         line = self.source.line
         self.length(flexible, "i", element_size_min(item, flexible))
         with self.source.block("if n:" if flexible else "if n >= 0:"):
+            self.charge("n - 1" if flexible else "n")
             if item.kind not in FORMATS:
                 self.elements(item, target, flexible, depth)
             else:
@@ -211,6 +219,7 @@ class _Writer:
         with self.source.block("if n:"):
             with self.source.block("if n > 127:"):
                 line("n, p = more(b, p, n)")
+            self.charge("n")
             with self.source.block("for _ in range(n):"):
                 tag, end = f"t{depth}", f"q{depth}"
                 for number in (tag, "n"):  # they mostly have one byte each

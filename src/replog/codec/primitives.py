@@ -23,6 +23,8 @@ FORMATS: Final = {
 SIZES: Final = {kind: struct.calcsize(">" + code) for kind, code in FORMATS.items()}
 
 LENGTH_MAX: Final = 0x7FFFFFFF  # lengths and counts are int32 on the wire, compact ones as well
+ANY_NUMBER: Final = LENGTH_MAX  # of elements, where bytes come from somebody who is trusted
+HEADER_TAGS_MAX: Final = 1_000  # tagged fields that nobody knows: clients send none
 _VARINT_SHIFT_MAX: Final = 28  # a fifth byte is the last
 
 # Varints of one byte, ready made.
@@ -71,9 +73,12 @@ def read_uvarint(buffer: Buffer, at: int) -> tuple[int, int]:
 def skip_tags(buffer: Buffer, at: int) -> int:
     """The end of the tagged fields that begin at `at`, none of which is known.
 
-    Raises MalformedMessage when a size is beyond the buffer, IndexError when the buffer ends.
+    Raises MalformedMessage when a size is beyond the buffer or there are very many, IndexError when
+    the buffer ends.
     """
     count, at = read_uvarint(buffer, at)
+    if count > HEADER_TAGS_MAX:
+        raise MalformedMessage(f"{count} tagged fields in a header")
     for _ in range(count):
         _tag, at = read_uvarint(buffer, at)
         size, at = read_uvarint(buffer, at)

@@ -7,7 +7,7 @@ Kafka answers the requests of one connection in their order (a client may send m
 from collections import deque
 from typing import Final
 
-from replog.codec import Buffer, Part, decode, encode
+from replog.codec import ANY_NUMBER, Buffer, Part, decode, encode
 from replog.model.errors import ErrorCode
 from replog.model.messages import APIS, Api, Request, Response
 from replog.model.messages.api_versions import ApiVersion, ApiVersionsRequest, ApiVersionsResponse
@@ -29,6 +29,9 @@ JOINED_MAX: Final = 64 * 1024  # bytes; a larger first part is not copied to put
 # Bytes of a client's request that carries no records: decoded, it may take 80 times as much memory.
 # A commit for 100,000 partitions has 4 MiB.
 PLAIN_REQUEST_MAX: Final = 8 * 1024 * 1024
+# Elements of all arrays of a client's request: each takes some 10 us to read and to answer, during
+# which nobody else is served.
+ELEMENTS_MAX: Final = 100_000
 CORRELATION_MAX: Final = 0x7FFFFFFF  # ids start again at 0 after it
 
 PRODUCE_KEY: Final = 0
@@ -90,7 +93,8 @@ def parse_request(frame: Buffer, *, peer: bool = False) -> ParsedRequest:
         raise FrameError(f"{api.name} of {len(frame)} bytes, the limit is {PLAIN_REQUEST_MAX}")
     if version >= api.flexible_from:
         at = at + 1 if frame[at : at + 1] == NO_TAGS else skip_header_tags(frame, at)
-    message, _ = decode(api.request, version, frame, at)
+    elements_max = ANY_NUMBER if peer else ELEMENTS_MAX
+    message, _ = decode(api.request, version, frame, at, elements_max=elements_max)
     return ParsedRequest(api_key, version, correlation_id, client_id, message)
 
 

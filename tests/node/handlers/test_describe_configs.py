@@ -11,6 +11,7 @@ from replog.model.messages.describe_configs import (
     DescribeConfigsResponse,
     DescribeConfigsResult,
 )
+from replog.node.handlers.describe_configs import ENTRIES_MAX
 
 
 @pytest.fixture
@@ -136,3 +137,34 @@ def test_one_bad_resource_does_not_spoil_another(broker: OneBroker) -> None:
     ]
     answer = broker.ask(DescribeConfigsRequest(resources=resources), DescribeConfigsResponse)
     assert [r.error_code for r in answer.results] == [3, 0]
+
+
+def test_topics_with_and_without_settings_of_their_own(broker: OneBroker) -> None:
+    broker.topic("b", record(1))
+    broker.topic("c", record(1))
+    resources = [DescribeConfigsResource(resource_type=2, resource_name=name) for name in "bacb"]
+    message = DescribeConfigsRequest(resources=resources)
+    results = broker.ask(message, DescribeConfigsResponse).results
+    assert [(r.resource_name, len(r.configs)) for r in results] == [
+        (name, len(KAFKAS)) for name in "bacb"
+    ]
+    assert [
+        next(c.value for c in result.configs if c.name == "retention.ms") for result in results
+    ] == ["604800000", "12345", "604800000", "604800000"]
+
+
+def test_all_brokers_are_not_this_one(broker: OneBroker) -> None:
+    resources = [DescribeConfigsResource(resource_type=4, resource_name=name) for name in ("", "1")]
+    for order in (resources, resources[::-1]):
+        results = broker.ask(DescribeConfigsRequest(resources=order), DescribeConfigsResponse)
+        counts = {r.resource_name: len(r.configs) for r in results.results}
+        assert counts == {"": 0, "1": len(BROKER)}
+
+
+def test_an_answer_does_not_grow_without_end(broker: OneBroker) -> None:
+    itself = DescribeConfigsResource(resource_type=4, resource_name="1")
+    fit = ENTRIES_MAX // len(BROKER)
+    message = DescribeConfigsRequest(resources=[itself] * (fit + 1))
+    results = broker.ask(message, DescribeConfigsResponse).results
+    assert [r.error_code for r in results] == [0] * fit + [ErrorCode.INVALID_REQUEST]
+    assert "fewer resources" in str(results[-1].error_message)

@@ -9,8 +9,8 @@ configurations.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from typing import TYPE_CHECKING
+from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING, Final
 
 from replog.core.topics import topic_name_fault
 from replog.model.config import BrokerConfig, ConfigError
@@ -37,6 +37,16 @@ from replog.model.messages.describe_configs import (
 if TYPE_CHECKING:
     from replog.node.node import Node
 
+# In one answer: those of 10,000 topics. Each takes 3 us to write, while nobody else is served.
+ENTRIES_MAX: Final = 400_000
+TOO_MANY: Final = f"more than {ENTRIES_MAX} configurations in one answer: ask for fewer resources"
+
+# Entries of a resource, and its own settings: they tell it from others of its type.
+Found = tuple[Iterable[ConfigEntry], Mapping[str, str]]
+
+# Stands for the resource that is all brokers, whose entries are not those of a broker.
+ALL_BROKERS: Final = {"": ""}
+
 
 def handle(
     node: Node, request: Received, message: DescribeConfigsRequest
@@ -44,21 +54,32 @@ def handle(
     """One result for each resource asked for."""
     config = effective_config(node)
     results = []
+    shown: dict[object, list[DescribeConfigsResourceResult]] = {}  # most topics have the same ones
+    left = ENTRIES_MAX
     for resource in message.resources:
-        entries = _entries(node, config, resource)
+        found = _find(node, config, resource)
         result = DescribeConfigsResult(
             resource_type=resource.resource_type, resource_name=resource.resource_name
         )
-        if isinstance(entries, Refused):
-            result.error_code = entries.error
-            result.error_message = entries.message
-        else:
+        if not isinstance(found, Refused):
+            entries, own = found
             wanted = frozenset(resource.configuration_keys or ())
-            result.configs = [
-                _shown(entry, message)
-                for entry in entries
-                if not wanted or entry.key.name in wanted
-            ]
+            alike = (resource.resource_type, frozenset(own.items()), wanted)
+            configs = shown.get(alike)
+            if configs is None:
+                configs = shown[alike] = [
+                    _shown(entry, message)
+                    for entry in entries
+                    if not wanted or entry.key.name in wanted
+                ]
+            left -= len(configs)
+            if left >= 0:
+                result.configs = configs
+            else:
+                found = Refused(ErrorCode.INVALID_REQUEST, TOO_MANY)
+        if isinstance(found, Refused):
+            result.error_code = found.error
+            result.error_message = found.message
         results.append(result)
     return DescribeConfigsResponse(results=results)
 
@@ -75,43 +96,43 @@ def effective_config(node: Node) -> BrokerConfig:
         return node.config
 
 
-def _entries(
-    node: Node, config: BrokerConfig, resource: DescribeConfigsResource
-) -> Iterable[ConfigEntry] | Refused:
+def _find(node: Node, config: BrokerConfig, resource: DescribeConfigsResource) -> Found | Refused:
     name = resource.resource_name
     match resource.resource_type:
         case ResourceType.TOPIC:
             return _topic_entries(node, config, name)
         case ResourceType.BROKER:
             if name == "":
-                return dynamic_default_entries(config)
-            return _not_this_broker(node, name, " or nothing") or broker_entries(config)
+                return dynamic_default_entries(config), ALL_BROKERS
+            return _not_this_broker(node, name, " or nothing") or (broker_entries(config), {})
         case ResourceType.BROKER_LOGGER:
             if name == "":
                 return Refused(ErrorCode.INVALID_REQUEST, "a logger is asked for by broker id")
-            return _not_this_broker(node, name, "") or ()
+            return _not_this_broker(node, name, "") or ((), {})
         case ResourceType.CLIENT_METRICS:
             if name == "":
                 text = "a client metrics subscription is asked for by name"
                 return Refused(ErrorCode.INVALID_REQUEST, text)
-            return client_metrics_entries(node.cluster.client_metrics.get(name, {}))
+            own = node.cluster.client_metrics.get(name, {})
+            return client_metrics_entries(own), own
         case ResourceType.GROUP:
             if name == "":
                 return Refused(ErrorCode.INVALID_REQUEST, "a group is asked for by its id")
-            return group_entries(config, node.cluster.group_configs.get(name, {}))
+            own = node.cluster.group_configs.get(name, {})
+            return group_entries(config, own), own
     return Refused(
         ErrorCode.INVALID_REQUEST, f"resource type {resource.resource_type} is not known"
     )
 
 
-def _topic_entries(node: Node, config: BrokerConfig, name: str) -> Iterable[ConfigEntry] | Refused:
+def _topic_entries(node: Node, config: BrokerConfig, name: str) -> Found | Refused:
     fault = topic_name_fault(name)
     if fault is not None:
         return Refused(ErrorCode.INVALID_TOPIC_EXCEPTION, fault)
     topic = node.cluster.topics.get(name)
     if topic is None:
         return Refused(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
-    return topic_entries(config, topic.configs)
+    return topic_entries(config, topic.configs), topic.configs
 
 
 def _not_this_broker(node: Node, name: str, otherwise: str) -> Refused | None:

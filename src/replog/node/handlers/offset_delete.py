@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from replog.node.node import Node
 
 CONSUMER = "consumer"  # the protocol type whose members say what they are subscribed to
+TOPICS_OF_A_MEMBER_MAX = 100_000  # a member that says more can't be read
 
 
 def handle(
@@ -107,7 +108,10 @@ def _subscribed_topics(group: ClassicGroup) -> set[str] | None:
     for member in group.members:
         try:
             said = decode_value(
-                ConsumerProtocolSubscription, member.metadata(group.protocol), newer=True
+                ConsumerProtocolSubscription,
+                member.metadata(group.protocol),
+                newer=True,
+                elements_max=TOPICS_OF_A_MEMBER_MAX,
             )
         except MalformedMessage:
             return None
