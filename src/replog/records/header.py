@@ -67,6 +67,15 @@ def read_producer(buffer: Bytes) -> tuple[int, int]:
     return producer_id, sequence
 
 
+def begins_transactional(buffer: Bytes) -> bool:
+    """Whether the first batch of `buffer` says that it belongs to a transaction."""
+    return (
+        len(buffer) >= HEADER_SIZE
+        and buffer[MAGIC_AT] == MAGIC
+        and bool(buffer[ATTRIBUTES_AT + 1] & TRANSACTIONAL_BIT)
+    )
+
+
 class BatchHeader:
     """One header. `position` is where the batch begins in the buffer it was read from.
 

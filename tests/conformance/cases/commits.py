@@ -170,6 +170,36 @@ _COMMIT = [
     ),
     case(
         "OffsetCommit",
+        "offsetcommit.retention.longest",
+        commit(3, retention_time_ms=(1 << 63) - 1),
+        fetch(0, version=9),
+        versions=(2, 3, 4),
+    ),
+    *(
+        case(
+            "OffsetCommit",
+            f"offsetcommit.topic.twice.{name}",
+            Ask(
+                "OffsetCommit",
+                {
+                    "group_id": "<g>",
+                    "topics": [
+                        {
+                            "name": "<a>",
+                            "topic_id": TopicId("a"),
+                            "partitions": [{"partition_index": n, "committed_offset": 1}],
+                        }
+                        for n in numbers
+                    ],
+                },
+                to=AT,
+            ),
+            versions=(2, 8, 10),
+        )
+        for name, numbers in (("known", (0, 1)), ("unknown", (0, 9)), ("nowhere", (8, 9)))
+    ),
+    case(
+        "OffsetCommit",
         "offsetcommit.twice",
         Ask(
             "OffsetCommit",

@@ -112,6 +112,9 @@ CASES: Final = [
     *(one(f"offset.{at}", *THREE, ask(topic(part(offset=at)))) for at in (-1, -2, 1 << 60)),
     one("partition.unknown", ask(topic(part(9))), versions="all"),
     one("partition.negative", ask(topic(part(-1)))),
+    one(
+        "partition.first.unknown", Topic("b"), ask(topic(part(9), part()), topic(part(), name="b"))
+    ),
     one("partition.twice", *THREE, ask(topic(part(), part(offset=2)))),
     Case(
         "fetch.topic.unknown",
@@ -176,7 +179,7 @@ CASES: Final = [
             ask(replica_id=number, replica_state={"replica_id": number}),
             versions=(4, 12),
         )
-        for number in (-2, -3, 7)
+        for number in (-2, -3, 1, 7)
     ),
     one("rack", *THREE, ask(rack_id="r"), versions=(11, 12, 18)),
     one("wait", ask(wait=50, least=1)),

@@ -153,6 +153,26 @@ _LIST = [
         ),
     ),
     one(
+        "nopartitions",
+        Ask("ListOffsets", {"topics": [{"name": "<a>", "partitions": []}, {"name": "<b>"}]}),
+    ),
+    Case(
+        "listoffsets.isolation.5",
+        "ListOffsets",
+        [
+            Topic("a"),
+            Ask(
+                "ListOffsets",
+                {
+                    "replica_id": -1,
+                    "isolation_level": 5,
+                    "topics": [*look(-1)["topics"], {"name": "<b>"}, *look(-2)["topics"]],
+                },
+            ),
+        ],
+        (2, 7, 11),
+    ),
+    one(
         "topic.twice",
         SPREAD,
         Ask(

@@ -56,6 +56,7 @@ def _to(topic: dict[str, Any], index: int = 0) -> dict[str, Any]:
 CASES: Final = [
     one("plain", _RIGHT, "all"),
     one("three", Batch(values=[b"a", b"b", None], keys=[b"k", None, b"l"])),
+    one("acks.2.partition.unknown", _RIGHT, acks=2, partition=7),
     one("acks1", _RIGHT, (3, 8, 9, 13), acks=1, looked_at=False),
     one("acks0", _RIGHT, (3, 8, 9, 13), acks=0, looked_at=False),
     *(one(f"acks.{acks}", _RIGHT, acks=acks) for acks in (2, -2, 32767)),
@@ -221,6 +222,31 @@ CASES: Final = [
             ("noid", {}),
             ("noproducer", {"transactional_id": "<x>"}),
         )
+    ),
+    Case(
+        "produce.transactional.other",
+        "Produce",
+        [
+            Topic("a"),
+            Ask(
+                "Produce",
+                {
+                    **_to({"name": "<a>", "topic_id": TopicId("a")}),
+                    "topic_data": [
+                        {
+                            "name": "<a>",
+                            "topic_id": TopicId("a"),
+                            "partition_data": [
+                                {"index": 0, "records": _RIGHT},
+                                {"index": 7, "records": Batch(attributes=16)},
+                            ],
+                        }
+                    ],
+                },
+            ),
+            end(),
+        ],
+        (3, 9, 13),
     ),
     one("transactional.plain", _RIGHT, (3, 9, 13), transactional_id="<x>"),
 ]

@@ -370,6 +370,9 @@ _PARTITIONS = [
             {"topics": [{"name": "<a>"}, {"name": "<b>"}], "response_partition_limit": n}
             for n in (2, 3, 4, 0, -1, 5000)
         ],
+        "limit.unknown": [
+            {"topics": [{"name": "<b>"}, {"name": "<c>"}], "response_partition_limit": 1}
+        ],
         "cursor": [
             {
                 "topics": [{"name": "<a>"}, {"name": "<b>"}],

@@ -63,6 +63,9 @@ def _page(
     response = DescribeTopicPartitionsResponse()
     endpoints = reachable(node.cluster, request)
     for name in names:
+        if room == 0:  # whether there is such a topic, the next page will say
+            response.next_cursor = _cursor(name, 0)
+            break
         topic = node.cluster.topics.get(name)
         if topic is None:
             bad = topic_name_fault(name) is not None
@@ -71,9 +74,6 @@ def _page(
             )
             response.topics.append(_without(name, error))
             continue
-        if room == 0:
-            response.next_cursor = _cursor(name, first)
-            break
         end = min(first + room, len(topic.partitions))
         response.topics.append(_topic(topic, range(first, end), endpoints))
         room -= max(0, end - first)

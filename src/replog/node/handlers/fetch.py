@@ -203,7 +203,8 @@ class _Fetch(ParkedFetch):
         budget = min(message.max_bytes, self.node.config.fetch_max_bytes)
         found = 0
         urgent = False
-        looks = []
+        looks: list[_Look] = []
+        nowhere: list[_Look] = []  # answered behind the others, as by Kafka
         # A copy: looking at a partition may move the high watermark, and that notes partitions.
         for item in list((context.pending if self.incremental else context.items).values()):
             partition, data, size = self._look(item, budget, first=found == 0)
@@ -212,9 +213,10 @@ class _Fetch(ParkedFetch):
                 budget = max(budget - size, 0)
             elif data is not None:
                 urgent = True  # an error, or where else to look
-            looks.append((item, partition, data, size))
+            no_such = partition is None and data is not None and data.error_code in UNKNOWN
+            (nowhere if no_such else looks).append((item, partition, data, size))
         self.enough = urgent or found >= max(message.min_bytes, 0)
-        return looks
+        return looks + nowhere
 
     def _look(self, item: FetchItem, budget: int, *, first: bool) -> _Found:
         node = self.node
@@ -311,7 +313,9 @@ class _Fetch(ParkedFetch):
             return ErrorCode.NOT_LEADER_OR_FOLLOWER
         if self.replica == CONSUMER and partition.is_leader and not self.node.lease.valid:
             return ErrorCode.NOT_LEADER_OR_FOLLOWER
-        if self.replica >= 0 and self.replica not in record.replicas:
+        if self.replica >= 0 and (
+            self.replica not in record.replicas or self.replica == self.node.broker_id
+        ):
             return ErrorCode.NOT_LEADER_OR_FOLLOWER
         return ErrorCode.NONE
 

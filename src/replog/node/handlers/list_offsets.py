@@ -60,7 +60,8 @@ NOTHING: Found = (NO_OFFSET, NO_TIMESTAMP, NO_EPOCH)
 
 def handle(node: Node, request: Received, message: ListOffsetsRequest) -> ListOffsetsResponse:
     """One answer for each partition; one that is asked for twice is refused, once."""
-    bad_level = message.isolation_level not in (READ_UNCOMMITTED, READ_COMMITTED)
+    if message.isolation_level not in (READ_UNCOMMITTED, READ_COMMITTED):
+        return _refuse_all(message)
     asked: dict[TopicPartition, int] = {}
     for topic in message.topics:
         for partition in topic.partitions:
@@ -68,19 +69,33 @@ def handle(node: Node, request: Received, message: ListOffsetsRequest) -> ListOf
             asked[tp] = asked.get(tp, 0) + 1
     answers: dict[str, ListOffsetsTopicResponse] = {}
     for topic in message.topics:
+        if not topic.partitions:
+            continue  # answered by partition, as by Kafka
         answer = answers.setdefault(topic.name, ListOffsetsTopicResponse(name=topic.name))
         for partition in topic.partitions:
             times = asked.pop(TopicPartition(topic.name, partition.partition_index), 0)
             if times == 0:
                 continue  # answered at its first mention
-            if bad_level:
-                found: Found | ErrorCode = ErrorCode.UNKNOWN_SERVER_ERROR
-            elif times > 1:
-                found = ErrorCode.INVALID_REQUEST
+            if times > 1:
+                found: Found | ErrorCode = ErrorCode.INVALID_REQUEST
             else:
                 found = _find(node, request, message, topic.name, partition)
             answer.partitions.append(_answer(partition.partition_index, found))
     return ListOffsetsResponse(topics=list(answers.values()))
+
+
+def _refuse_all(message: ListOffsetsRequest) -> ListOffsetsResponse:
+    """What can't be meant: everything is named as it was asked for, twice if need be."""
+    error = ErrorCode.UNKNOWN_SERVER_ERROR
+    return ListOffsetsResponse(
+        topics=[
+            ListOffsetsTopicResponse(
+                name=topic.name,
+                partitions=[_answer(asked.partition_index, error) for asked in topic.partitions],
+            )
+            for topic in message.topics
+        ]
+    )
 
 
 def _answer(index: int, found: Found | ErrorCode) -> ListOffsetsPartitionResponse:

@@ -36,6 +36,7 @@ if TYPE_CHECKING:
 FIRST_VERSION_WITH_GROUP_NOT_FOUND = 9
 FIRST_VERSION_WITH_TOPIC_IDS = 10
 NO_RETENTION = -1
+TIME_MAX_MS = (1 << 63) - 1  # what a field of the log can hold
 
 
 class _Wanted:
@@ -92,6 +93,7 @@ def _sort_out(
     """The answer with every partition in it, and those whose partition exists."""
     by_id = version >= FIRST_VERSION_WITH_TOPIC_IDS
     response = OffsetCommitResponse()
+    refused = False
     wanted: list[_Wanted] = []
     for asked in message.topics:
         if not asked.partitions:
@@ -112,7 +114,21 @@ def _sort_out(
                 place.error_code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
             else:
                 wanted.append(_Wanted(topic, partition, place))
+            refused = refused or bool(place.error_code)
+    if refused:
+        _name_once(response)
     return response, wanted
+
+
+def _name_once(response: OffsetCommitResponse) -> None:
+    """Who names a topic twice is answered so, unless a partition of the request does not exist:
+    what the broker refuses is put together with what the coordinator says, as by Kafka."""
+    topics: dict[tuple[str, bytes], OffsetCommitResponseTopic] = {}
+    for topic in response.topics:
+        known = topics.setdefault((topic.name, topic.topic_id), topic)
+        if known is not topic:
+            known.partitions.extend(topic.partitions)
+    response.topics = list(topics.values())
 
 
 def _group(
@@ -148,7 +164,9 @@ def _within_limits(node: Node, wanted: list[_Wanted]) -> list[_Wanted]:
 
 def _committed(node: Node, message: OffsetCommitRequest, one: _Wanted) -> CommittedOffset:
     retention_ms = message.retention_time_ms
-    expires = NO_EXPIRY if retention_ms == NO_RETENTION else node.wall_ms + retention_ms
+    expires = NO_EXPIRY
+    if retention_ms != NO_RETENTION:
+        expires = min(node.wall_ms + retention_ms, TIME_MAX_MS)
     return CommittedOffset(
         offset=one.asked.committed_offset,
         leader_epoch=one.asked.committed_leader_epoch,

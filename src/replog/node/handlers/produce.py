@@ -37,7 +37,7 @@ from replog.model.messages.produce import (
 )
 from replog.node.cluster_view import endpoints
 from replog.node.partition import HeldBack, Partition
-from replog.records.header import read_producer
+from replog.records.header import begins_transactional, read_producer
 from replog.records.validate import LookInside, RefusedBatch, validate_produce
 
 if TYPE_CHECKING:
@@ -61,9 +61,19 @@ ADMIN_CLIENT = "__admin_client"  # Kafka's tools may write internal topics under
 def handle(node: Node, request: Received, message: ProduceRequest) -> ProduceResponse | None:
     """Append what is good, refuse the rest, answer as `acks` wants."""
     produce = _Produce(node, request, message)
+    if message.transactional_id is None and _has_transactional(message):
+        produce.refusal = ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
     for topic in message.topic_data:
         produce.append_topic(topic)
     return produce.finish()
+
+
+def _has_transactional(message: ProduceRequest) -> bool:
+    return any(
+        isinstance(data.records, memoryview) and begins_transactional(data.records)
+        for topic in message.topic_data
+        for data in topic.partition_data
+    )
 
 
 _new_response = blank(ProduceResponse)
@@ -89,6 +99,7 @@ class _Produce:
         "failed",
         "message",
         "node",
+        "refusal",
         "request",
         "response",
     )
@@ -99,6 +110,7 @@ class _Produce:
         self.message = message
         self.response = _new_response()
         self.failed = False
+        self.refusal: ErrorCode | None = None  # of everything in it
         # By identity of the answer: answers may be equal, and a partition may come more than once.
         self._waiting: dict[int, _Waiting] = {}
         self._preparing = 0  # batches that are neither appended nor refused yet
@@ -129,14 +141,18 @@ class _Produce:
     def _append(
         self, name: str | None, data: PartitionProduceData, unknown: ErrorCode
     ) -> PartitionProduceResponse:
-        if self.message.acks not in (ALL, 0, 1):
-            return self._refuse(data.index, ErrorCode.INVALID_REQUIRED_ACKS)
+        if self.refusal is not None:
+            return self._refuse(data.index, self.refusal)
         if name is None:
             return self._refuse(data.index, unknown)
-        if name in INTERNAL_TOPICS and self.request.client_id != ADMIN_CLIENT:
-            return self._refuse(data.index, ErrorCode.INVALID_TOPIC_EXCEPTION)
         tp = TopicPartition(name, data.index)
         partition = self.node.partitions.find(tp)
+        if partition is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
+            return self._refuse(data.index, partition, tp)
+        if self.message.acks not in (ALL, 0, 1):
+            return self._refuse(data.index, ErrorCode.INVALID_REQUIRED_ACKS)
+        if name in INTERNAL_TOPICS and self.request.client_id != ADMIN_CLIENT:
+            return self._refuse(data.index, ErrorCode.INVALID_TOPIC_EXCEPTION)
         if not isinstance(partition, Partition):
             return self._refuse(data.index, partition, tp)
         error = self._admission(partition)
@@ -261,9 +277,8 @@ class _Produce:
             answer.index = index
         answer.log_start_offset = partition.log_start_offset
         header = headers[0]
-        if header.transactional and (
-            header.producer_id >= 0 or self.message.transactional_id is None
-        ):  # the bit alone means nothing: without a producer there is no transaction
+        if header.transactional and header.producer_id >= 0:
+            # The bit alone means nothing: without a producer there is no transaction.
             return self._refuse_transaction(index)
         if header.producer_id >= 0:
             verdict = partition.producers.check(
@@ -318,12 +333,9 @@ class _Produce:
 
     def _refuse_transaction(self, index: int) -> PartitionProduceResponse:
         """No partition is ever in a transaction: there is no coordinator that could end one."""
-        if self.message.transactional_id is None:
-            error = ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
-        elif self.request.version >= FIRST_VERSION_WITH_ABORTABLE:
+        error = ErrorCode.INVALID_TXN_STATE
+        if self.request.version >= FIRST_VERSION_WITH_ABORTABLE:
             error = ErrorCode.TRANSACTION_ABORTABLE
-        else:
-            error = ErrorCode.INVALID_TXN_STATE
         return self._refuse(index, error, text="transactions can't be written yet")
 
     def _refuse(
