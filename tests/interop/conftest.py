@@ -93,8 +93,7 @@ def java() -> Java:
 @pytest.fixture(scope="session")
 def own_cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
     """Three brokers of which tests may stop some."""
-    settings = {"group.initial.rebalance.delay.ms": "0"}  # many small groups, one after the other
-    running = Cluster(tmp_path_factory.mktemp("interop"), settings=settings)
+    running = Cluster(tmp_path_factory.mktemp("interop"))
     yield running
     running.down()
 

@@ -27,12 +27,17 @@ if TYPE_CHECKING:
 READY_TIMEOUT_S = 30.0
 STOP_TIMEOUT_S = 30.0
 
+# Some clients know a topic's partitions only 100 ms after they have asked for a broker. A member
+# that leads its group sooner assigns none, and joins again when it knows more. kafka-python loses
+# the assignment of that round if it comes between two calls of poll, and reads nothing any more.
+GATHERING_MS = 300
+
 
 def local_defaults(brokers: int) -> dict[str, str]:
     """What a cluster on one machine needs other than Kafka's defaults. Kept in cluster.json.
 
     Internal topics can't have more replicas than there are brokers, topics that are made on first
-    use should show replication, and a group of one machine need not wait for members to gather.
+    use should show replication, and a group of one machine need not wait three seconds for members.
     """
     copies = str(min(3, brokers))
     return {
@@ -40,7 +45,7 @@ def local_defaults(brokers: int) -> dict[str, str]:
         "offsets.topic.replication.factor": copies,
         "transaction.state.log.replication.factor": copies,
         "transaction.state.log.min.isr": str(min(2, brokers)),
-        "group.initial.rebalance.delay.ms": "0",
+        "group.initial.rebalance.delay.ms": str(GATHERING_MS),
     }
 
 
