@@ -20,7 +20,6 @@ import os
 import queue
 import secrets
 import sqlite3
-import threading
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Final
@@ -28,10 +27,8 @@ from typing import Final
 from replog.model.coordination import Operation, StoredNode, WriteError, WriteFailed, WriteResult
 from replog.model.inputs import (
     CoordinatorChanged,
-    CoordinatorReach,
     CoordinatorRead,
     CoordinatorWritten,
-    Input,
     SessionEnded,
     SessionStarted,
 )
@@ -39,6 +36,7 @@ from replog.runtime.coordination import session_lock, store
 from replog.runtime.coordination.pings import LOCAL, Address, PingHandlers, Pings, now_ms
 from replog.runtime.coordination.port import CoordinationError, Post, SessionSettings
 from replog.runtime.coordination.session_lock import SessionLock
+from replog.runtime.coordination.worker import CoordinationWorker
 
 BUSY_MS: Final = 1000  # wait for another writer: longer than any healthy one takes to commit
 POLL_S: Final = 1.0  # backstop for nudges that got lost
@@ -47,45 +45,26 @@ SESSIONS_FOLDER: Final = "sessions"
 _log = logging.getLogger("replog.coordinator")
 
 
-class SqliteCoordination:
+class SqliteCoordination(CoordinationWorker):
     """One process's access to the coordinator database; see `port.Coordination`."""
 
     def __init__(self, path: Path, *, create: bool = True, busy_ms: int = BUSY_MS) -> None:
         """Open or make the database. Raises CoordinationError."""
+        super().__init__(path)
         self._path = path
         self._folder = path.parent / SESSIONS_FOLDER
         self._connection = store.open_database(path, create=create, busy_ms=busy_ms)
         self._pings = Pings(store.cookie(self._connection))
-        self._jobs: queue.SimpleQueue[Callable[[], None] | None] = queue.SimpleQueue()
-        self._direct = threading.Lock()  # holds the connection: the worker, or a `..._now` call
-        self._worker: threading.Thread | None = None
-        self._settings: SessionSettings | None = None
-        self._post: Post = lambda _: None
-        self._session: str | None = None
-        self._parked: str | None = None  # ended on suspicion, and kept until we hear the others
         self._lock: SessionLock | None = None
         self._seen_zxid = store.last_zxid(self._connection)
         self._watched: set[str] = set()
         self._poll_queued = False
-        self._reachable = True
-        self._closed = False
 
     # ---- the port ---------------------------------------------------------------------------
 
     def start(self, settings: SessionSettings, post: Post) -> None:
-        self._settings = settings
-        self._post = post
         self._pings.start(settings, PingHandlers(self._queue_poll, self._queue_suspects))
-        self._worker = threading.Thread(target=self._run, name="coordinator", daemon=True)
-        self._worker.start()
-
-    def write(self, token: int, operations: Sequence[Operation], session: str | None) -> None:
-        ops = tuple(operations)
-        self._jobs.put(lambda: self._do_write(token, ops, session))
-
-    def read(self, token: int, roots: Sequence[str]) -> None:
-        names = tuple(roots)
-        self._jobs.put(lambda: self._do_read(token, names))
+        super().start(settings, post)
 
     def loop_turned(self) -> None:
         self._pings.loop_turned_ms = now_ms()
@@ -111,13 +90,7 @@ class SqliteCoordination:
         self._pings.nudge()
         return result
 
-    def close(self) -> None:
-        if self._closed:
-            return
-        self._closed = True
-        if self._worker is not None:
-            self._jobs.put(None)
-            self._worker.join(timeout=5)
+    def _give_back(self) -> None:
         self._pings.close()
         if self._lock is not None:
             self._lock.release()
@@ -145,24 +118,7 @@ class SqliteCoordination:
             with self._direct:
                 job()
         except (sqlite3.Error, OSError) as error:
-            if self._reachable:
-                self._reachable = False
-                self._emit(CoordinatorReach(False))
-                _log.warning(
-                    "coordinator %s can't be used (%s): serving on without elections",
-                    self._path,
-                    error,
-                )
-
-    def _succeeded(self) -> None:
-        if not self._reachable:
-            self._reachable = True
-            self._emit(CoordinatorReach(True))
-            _log.warning("coordinator %s can be used again", self._path)
-
-    def _emit(self, event: Input) -> None:
-        if not self._closed:
-            self._post(event)
+            self._lost_touch(str(error))
 
     def _do_write(self, token: int, operations: tuple[Operation, ...], session: str | None) -> None:
         result: WriteResult = WriteFailed(WriteError.UNKNOWN)
@@ -171,7 +127,7 @@ class SqliteCoordination:
                 result = WriteFailed(WriteError.SESSION_EXPIRED)
             else:
                 result = store.write(self._connection, session, operations)
-                self._succeeded()
+                self._in_touch()
         finally:
             self._emit(CoordinatorWritten(token, result))
         if isinstance(result, WriteFailed):
@@ -253,7 +209,7 @@ class SqliteCoordination:
             raise
         self._lock, self._session = lock, session
         self._pings.session = session
-        self._succeeded()
+        self._in_touch()
         self._emit(SessionStarted(session))
         self._poll()
         self._pings.nudge()
@@ -287,7 +243,7 @@ class SqliteCoordination:
             self._pings.nudge()
 
     def _queue_burial(self, session: str) -> None:
-        if not self._closed:
+        if not self._stopped.is_set():
             self._jobs.put(lambda: self._bury(session))
 
     def _bury(self, session: str) -> None:

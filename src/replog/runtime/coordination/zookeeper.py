@@ -17,7 +17,6 @@ import hashlib
 import logging
 import queue
 import socket
-import threading
 from collections.abc import Callable, Sequence
 from typing import Any, Final
 
@@ -32,10 +31,8 @@ from replog.model.coordination import (
 )
 from replog.model.inputs import (
     CoordinatorChanged,
-    CoordinatorReach,
     CoordinatorRead,
     CoordinatorWritten,
-    Input,
     SessionEnded,
     SessionStarted,
 )
@@ -49,6 +46,7 @@ from replog.runtime.coordination.port import (
     Post,
     SessionSettings,
 )
+from replog.runtime.coordination.worker import CoordinationWorker
 from replog.runtime.coordination.zk_client import ZkClient, ZkSettings
 from replog.runtime.coordination.zk_sessions import SESSIONS, SessionRow
 from replog.runtime.coordination.zk_tree import SessionGone, Tree, Unreachable, Unsettled
@@ -60,47 +58,28 @@ PATIENCE: Final = 1.5  # of session timeouts, until the session of a dead proces
 _log = logging.getLogger("replog.coordinator")
 
 
-class ZooKeeperCoordination:
+class ZooKeeperCoordination(CoordinationWorker):
     """One process's access to an ensemble; see `port.Coordination`."""
 
     def __init__(self, settings: ZkSettings) -> None:
         """Nothing is connected before it is needed."""
+        super().__init__(settings)
         self._zk = settings
-        self._jobs: queue.SimpleQueue[Callable[[], None] | None] = queue.SimpleQueue()
-        self._direct = threading.Lock()  # holds the client: the worker, or a `..._now` call
-        self._stopped = threading.Event()
-        self._worker: threading.Thread | None = None
-        self._settings: SessionSettings | None = None
-        self._post: Post = lambda _: None
         self._client: ZkClient | None = None
         self._tree: Tree | None = None
         self._watches: Watches | None = None
-        self._session: str | None = None  # under which this broker may write
-        self._parked: str | None = None  # ended on suspicion, and kept until we hear the others
         self._pings: Pings | None = None
         self._connections: ConnectionWatch | None = None
         self._changed: set[str] = set()  # paths that brokers are to be told of
         self._proved_dead: set[str] = set()  # sessions that are to be buried
         self._addresses: dict[Address, Address] = {}  # numeric, by what sessions say
         self._loop_turned_ms = now_ms()
-        self._reachable = True
 
     # ---- the port ---------------------------------------------------------------------------
 
     def start(self, settings: SessionSettings, post: Post) -> None:
-        self._settings = settings
-        self._post = post
         self._loop_turned_ms = now_ms()
-        self._worker = threading.Thread(target=self._run, name="coordinator", daemon=True)
-        self._worker.start()
-
-    def write(self, token: int, operations: Sequence[Operation], session: str | None) -> None:
-        ops = tuple(operations)
-        self._jobs.put(lambda: self._do_write(token, ops, session))
-
-    def read(self, token: int, roots: Sequence[str]) -> None:
-        names = tuple(roots)
-        self._jobs.put(lambda: self._do_read(token, names))
+        super().start(settings, post)
 
     def loop_turned(self) -> None:
         self._loop_turned_ms = now_ms()
@@ -124,13 +103,7 @@ class ZooKeeperCoordination:
             raise CoordinationUnreachable(f"{self._zk} can't be written")
         return result
 
-    def close(self) -> None:
-        if self._stopped.is_set():
-            return
-        self._stopped.set()
-        if self._worker is not None:
-            self._jobs.put(None)
-            self._worker.join(timeout=5)
+    def _give_back(self) -> None:
         if self._pings is not None:
             self._pings.close()
         if self._connections is not None:
@@ -167,24 +140,6 @@ class ZooKeeperCoordination:
             self._lose_session("ZooKeeper has ended it")
         except Unsettled:
             pass  # a reading was answered with None, and the next look around does the rest
-
-    def _lost_touch(self, reason: str) -> None:
-        if self._reachable and not self._stopped.is_set():
-            self._reachable = False
-            self._emit(CoordinatorReach(False))
-            _log.warning(
-                "coordinator %s can't be used (%s): serving on without elections", self._zk, reason
-            )
-
-    def _in_touch(self) -> None:
-        if not self._reachable:
-            self._reachable = True
-            self._emit(CoordinatorReach(True))
-            _log.warning("coordinator %s can be used again", self._zk)
-
-    def _emit(self, event: Input) -> None:
-        if not self._stopped.is_set():
-            self._post(event)
 
     def _do_write(self, token: int, operations: tuple[Operation, ...], session: str | None) -> None:
         result: WriteResult = WriteFailed(WriteError.SESSION_EXPIRED)
