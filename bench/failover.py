@@ -12,15 +12,12 @@ A frozen leader keeps its connections, so a client waits for it until its own re
 (librdkafka: a minute), whatever the cluster does: there only the cluster's clock runs.
 """
 
-import argparse
 import json
 import os
-import shutil
 import signal
 import statistics
 import subprocess
 import sys
-import tempfile
 import threading
 import time
 from collections.abc import Callable, Sequence
@@ -28,6 +25,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+from frame import BenchFailed, in_folder, options
 from replog.cli.output import columns
 from replog.cli.ports import free_ports
 from replog.model.errors import ErrorCode
@@ -49,10 +47,6 @@ PROBE_PAUSE_S = 0.004  # between two questions to one survivor
 PATIENCE_S = 30.0
 SETTLED_S = 0.5  # of quiet before the next blow, so that one is not measured into another
 PREFERRED = 0
-
-
-class BenchFailed(Exception):
-    """The cluster did not do what it must do at any speed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -301,27 +295,16 @@ def _row(name: str, values: Sequence[float], mark: str, met: bool) -> tuple[str,
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description="Measure failovers of a local cluster.")
+    parser = options("Measure failovers of a local cluster.")
     parser.add_argument("--kills", type=int, default=50, help="of each kind (default: 50)")
     parser.add_argument("--freezes", type=int, default=5, help="of each kind (default: 5)")
     parser.add_argument("--json", type=Path, metavar="FILE", help="write the samples there, too")
-    parser.add_argument("--data", type=Path, metavar="DIR", help="where (default: temporary)")
     arguments = parser.parse_args()
-    if arguments.data:
-        arguments.data.mkdir(parents=True, exist_ok=True)
-    folder = Path(tempfile.mkdtemp(prefix="replog-failover-", dir=arguments.data))
     counts = {
         case: arguments.kills if case.number is signal.SIGKILL else arguments.freezes
         for case in CASES
     }
-    try:
-        samples = measure(folder / "cluster", counts)
-    except BenchFailed as failure:
-        print(f"failover: {failure}", file=sys.stderr)
-        return 1
-    finally:
-        if not arguments.data:
-            shutil.rmtree(folder, ignore_errors=True)
+    samples = in_folder("failover", arguments.data, lambda f: measure(f / "cluster", counts))
     print(table(samples))
     if arguments.json:
         found = {case.name: [asdict(s) for s in taken] for case, taken in samples.items()}

@@ -8,15 +8,12 @@ consumers in groups of their own, which wait for records that never come: five w
 defaults, five that ask as the Java client does (fetch.max.wait.ms 500, heartbeats every 3 s).
 """
 
-import argparse
-import shutil
-import subprocess
 import sys
-import tempfile
 import threading
 import time
 from pathlib import Path
 
+from frame import BenchFailed, in_folder, options, replog
 from processes import cpu_seconds
 from replog.cli.output import columns
 from replog.cli.ports import free_ports
@@ -28,18 +25,6 @@ CONSUMERS = 10
 MARK_PERCENT = 6.0  # of one core, for all brokers together
 SETTLED_S = 15.0  # groups form, rebalances end
 JAVA = {"fetch.wait.max.ms": 500, "heartbeat.interval.ms": 3_000, "session.timeout.ms": 45_000}
-
-
-class BenchFailed(Exception):
-    """The cluster did not do what it must do at any speed."""
-
-
-def replog(folder: Path, *words: str) -> None:
-    """A command on the cluster of `folder`, which must succeed."""
-    command = [sys.executable, "-m", "replog", *words, "--data", str(folder)]
-    done = subprocess.run(command, capture_output=True, text=True)
-    if done.returncode != 0:
-        raise BenchFailed(f"replog {' '.join(words)}: {done.stderr.strip()}")
 
 
 def start(folder: Path) -> LocalCluster:
@@ -108,24 +93,18 @@ def measure(cluster: LocalCluster, seconds: float) -> dict[int, float]:
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description="Measure what an idle cluster costs.")
+    parser = options("Measure what an idle cluster costs.")
     parser.add_argument("--seconds", type=float, default=60.0, help="default: 60")
-    parser.add_argument("--data", type=Path, metavar="DIR", help="where (default: temporary)")
     arguments = parser.parse_args()
-    if arguments.data:
-        arguments.data.mkdir(parents=True, exist_ok=True)
-    folder = Path(tempfile.mkdtemp(prefix="replog-idle-", dir=arguments.data))
-    try:
+
+    def measured(folder: Path) -> dict[int, float]:
         cluster = start(folder)
         try:
-            used = measure(cluster, arguments.seconds)
+            return measure(cluster, arguments.seconds)
         finally:
             cluster.down()
-    except BenchFailed as failure:
-        print(f"idle: {failure}", file=sys.stderr)
-        return 1
-    finally:
-        shutil.rmtree(folder, ignore_errors=True)
+
+    used = in_folder("idle", arguments.data, measured)
     total = sum(used.values())
     rows = [(f"broker {broker}", f"{percent:.1f} %", "") for broker, percent in used.items()]
     rows.append(("all", f"{total:.1f} %", f"{MARK_PERCENT:g} %"))

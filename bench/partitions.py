@@ -6,18 +6,15 @@ Three brokers, replication factor 3, nobody writes. Beside each time stands the 
 brokers used for it, which other load on the machine does not change much.
 """
 
-import argparse
 import os
-import shutil
 import signal
 import sys
-import tempfile
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from idle import BenchFailed, replog
+from frame import BenchFailed, in_folder, options, replog
 from processes import cpu_seconds
 from replog.cli.output import columns
 from replog.cli.ports import free_ports
@@ -123,20 +120,10 @@ def measure(folder: Path, partitions: int) -> str:
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description="Measure a cluster with many partitions.")
+    parser = options("Measure a cluster with many partitions.")
     parser.add_argument("--partitions", type=int, default=3_000, help="default: 3000")
-    parser.add_argument("--data", type=Path, metavar="DIR", help="where (default: temporary)")
     arguments = parser.parse_args()
-    if arguments.data:
-        arguments.data.mkdir(parents=True, exist_ok=True)
-    folder = Path(tempfile.mkdtemp(prefix="replog-partitions-", dir=arguments.data))
-    try:
-        print(measure(folder, arguments.partitions))
-    except BenchFailed as failure:
-        print(f"partitions: {failure}", file=sys.stderr)
-        return 1
-    finally:
-        shutil.rmtree(folder, ignore_errors=True)
+    print(in_folder("partitions", arguments.data, lambda f: measure(f, arguments.partitions)))
     return 0
 
 

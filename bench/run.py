@@ -8,7 +8,6 @@ digest that the producer summed up; anything else ends the run with exit code 1.
 by time: marks are printed beside the figures, for people to compare.
 """
 
-import argparse
 import json
 import os
 import platform
@@ -16,13 +15,13 @@ import shutil
 import statistics
 import subprocess
 import sys
-import tempfile
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from frame import BenchFailed, in_folder, options
 from processes import cpu_seconds
 from replog.cli.output import columns
 from replog.cli.ports import free_ports
@@ -33,10 +32,6 @@ LOAD = HERE / "bin" / "load"
 PARTITIONS = 6
 RECORD_BYTES = 1024
 WARM_UP_RECORDS = 200  # one at a time, before those that are measured
-
-
-class BenchFailed(Exception):
-    """Something that must hold for any figure does not."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -244,27 +239,21 @@ def table(figures: Sequence[Figure]) -> str:
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description="Measure a local cluster of three brokers.")
+    parser = options("Measure a local cluster of three brokers.")
     parser.add_argument("--short", action="store_true", help="less of everything, for CI")
     parser.add_argument("--json", type=Path, metavar="FILE", help="write the figures there, too")
-    parser.add_argument("--data", type=Path, metavar="DIR", help="where (default: temporary)")
     arguments = parser.parse_args()
-    if arguments.data:
-        arguments.data.mkdir(parents=True, exist_ok=True)
-    folder = Path(tempfile.mkdtemp(prefix="replog-bench-", dir=arguments.data))
     size = SHORT if arguments.short else FULL
     print(
         f"{os.cpu_count()} cores, {platform.system()} {platform.release()}, "
         f"Python {platform.python_version()}; {size.records:,} records of {RECORD_BYTES} bytes"
     )
-    try:
+
+    def measured(folder: Path) -> list[Figure]:
         compile_load()
-        figures = measure(folder, size, lambda text: print(f"... {text}", file=sys.stderr))
-    except BenchFailed as failure:
-        print(f"bench: {failure}", file=sys.stderr)
-        return 1
-    finally:
-        shutil.rmtree(folder, ignore_errors=True)
+        return measure(folder, size, lambda text: print(f"... {text}", file=sys.stderr))
+
+    figures = in_folder("bench", arguments.data, measured)
     print(table(figures))
     if arguments.json:
         results = {
