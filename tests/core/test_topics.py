@@ -2,7 +2,7 @@
 
 import pytest
 
-from replog.core.topics import NAME_CHARACTERS_MAX, colliding_topic, topic_name_fault
+from replog.core.topics import NAME_CHARACTERS_MAX, MetricNames, topic_name_fault
 
 
 @pytest.mark.parametrize(
@@ -33,6 +33,9 @@ def test_bad_names(name: str, expected: str) -> None:
 
 
 def test_names_that_differ_only_by_dot_and_underscore_collide() -> None:
-    assert colliding_topic("a.b", ["x", "a_b", "a.b"]) == "a_b"
-    assert colliding_topic("a_b.c", ["a.b_c"]) == "a.b_c"
-    assert colliding_topic("a.b", ["a.b", "a-b"]) is None
+    assert MetricNames(["x", "a_b", "c"]).twin("a.b") == "a_b"
+    assert MetricNames(["a.b_c"]).twin("a_b.c") == "a.b_c"
+    names = MetricNames(["a.b", "a-b"])
+    assert names.twin("a.b") is None and names.twin("a") is None
+    names.add("x.y")
+    assert names.twin("x_y") == "x.y"

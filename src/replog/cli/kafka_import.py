@@ -21,7 +21,7 @@ from replog.cli.kafka_offsets import Offsets, read_offsets
 from replog.cli.kafka_staging import Progress, Staged, replicate, stage
 from replog.core.controller import stored
 from replog.core.controller.placement import assign_replicas
-from replog.core.topics import colliding_topic, topic_name_fault
+from replog.core.topics import MetricNames, topic_name_fault
 from replog.log import checkpoints
 from replog.log.disk import DiskError
 from replog.log.errors import LogCorrupt
@@ -143,11 +143,12 @@ def _chosen(found: Found, wanted: Wanted, cluster: "StoppedCluster", result: Pla
     there = [n for n in names if n in cluster.topics and n not in INTERNAL_TOPICS]
     if there:
         raise Failure(f"the cluster has topics of these names: {', '.join(there)}")
+    taken = MetricNames(cluster.topics)
     for name in names:
         if name in cluster.topics:
             continue
         fault = topic_name_fault(name)
-        other = colliding_topic(name, cluster.topics)
+        other = taken.twin(name)
         if fault is None and other is not None:
             fault = f"topic {name!r} can't be told from {other!r} in metrics"
         if fault is not None:

@@ -4,6 +4,7 @@ Pure: the settings that hold now come in, those that shall hold go out. Brokers 
 a request on, and the controller asks again with what is stored then.
 """
 
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import IntEnum
@@ -93,8 +94,8 @@ class ConfigChange:
 
 def check_form(change: ConfigChange) -> Refused | None:
     """What can be said without knowing what is set: names once, values where they are needed."""
-    names = [alteration.name for alteration in change.alterations]
-    twice = next((name for name in names if names.count(name) > 1), None)
+    counts = Counter(alteration.name for alteration in change.alterations)
+    twice = next((name for name, count in counts.items() if count > 1), None)
     if twice is not None:
         return Refused(ErrorCode.INVALID_REQUEST, f"{twice} comes more than once")
     for alteration in change.alterations:

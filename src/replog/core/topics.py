@@ -27,11 +27,21 @@ def topic_name_fault(name: str) -> str | None:
     return None
 
 
-def colliding_topic(name: str, others: Iterable[str]) -> str | None:
-    """The first of `others` that differs from `name` only by `.` against `_`."""
-    key = _collision_key(name)
-    return next((o for o in others if o != name and _collision_key(o) == key), None)
+class MetricNames:
+    """The names of topics as they are in metrics. No two topics may have the same one."""
+
+    def __init__(self, topics: Iterable[str]) -> None:
+        self._topics = {_in_metrics(name): name for name in topics}
+
+    def twin(self, name: str) -> str | None:
+        """The topic that differs from `name` only by `.` against `_`."""
+        found = self._topics.get(_in_metrics(name))
+        return None if found == name else found
+
+    def add(self, name: str) -> None:
+        """There is a topic of this name from now on."""
+        self._topics[_in_metrics(name)] = name
 
 
-def _collision_key(name: str) -> str:
+def _in_metrics(name: str) -> str:
     return name.replace(".", "_")

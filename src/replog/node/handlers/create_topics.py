@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING
 from replog.core.controller.changes import new_partition
 from replog.core.controller.placement import assign_replicas, check_assignment
 from replog.core.controller.state import Draft
-from replog.core.topics import colliding_topic, topic_name_fault
+from replog.core.topics import MetricNames, topic_name_fault
 from replog.model.cluster import TopicRecord
 from replog.model.config import validate_topic_configs
 from replog.model.config_entries import topic_entries
@@ -72,19 +72,21 @@ def execute(node: Node, message: CreateTopicsRequest, call: AdminCall) -> None:
         leaders: set[int] = set()
         results = []
         names = Counter(topic.name for topic in message.topics)
+        taken = MetricNames(draft.topic_names())
         for topic in {topic.name: topic for topic in message.topics}.values():
             if names[topic.name] > 1:
                 outcome: TopicRecord | Refused = Refused(
                     ErrorCode.INVALID_REQUEST, f"topic {topic.name} comes more than once"
                 )
             else:
-                outcome = _judge(node, draft, topic)
+                outcome = _judge(node, draft, topic, taken)
             if isinstance(outcome, Refused):
                 results.append(_refused(topic.name, outcome))
                 continue
             results.append(_result(node, outcome))
             if not message.validate_only:
                 draft.create_topic(outcome)
+                taken.add(outcome.name)
                 leaders.update(record.leader for record in outcome.partitions)
         response = CreateTopicsResponse(topics=results)
         if not leaders:
@@ -131,9 +133,11 @@ def _partition_count(node: Node, topic: CreatableTopic) -> int:
     return max(0, topic.num_partitions)
 
 
-def _judge(node: Node, draft: Draft, topic: CreatableTopic) -> TopicRecord | Refused:
+def _judge(
+    node: Node, draft: Draft, topic: CreatableTopic, taken: MetricNames
+) -> TopicRecord | Refused:
     """The topic that is to be made, with everything that has to be drawn drawn."""
-    refusal = _refuse_name(draft, topic.name) or _refuse_configs(topic)
+    refusal = _refuse_name(draft, topic.name, taken) or _refuse_configs(topic)
     if refusal is not None:
         return refusal
     assignment = _assignment(node, draft, topic)
@@ -151,7 +155,7 @@ def _judge(node: Node, draft: Draft, topic: CreatableTopic) -> TopicRecord | Ref
     )
 
 
-def _refuse_name(draft: Draft, name: str) -> Refused | None:
+def _refuse_name(draft: Draft, name: str, taken: MetricNames) -> Refused | None:
     if name == METADATA_TOPIC:
         return Refused(ErrorCode.INVALID_REQUEST, f"{name} can't be made: it is Kafka's own")
     fault = topic_name_fault(name)
@@ -159,7 +163,7 @@ def _refuse_name(draft: Draft, name: str) -> Refused | None:
         return Refused(ErrorCode.INVALID_TOPIC_EXCEPTION, fault)
     if draft.topic(name) is not None:
         return Refused(ErrorCode.TOPIC_ALREADY_EXISTS, f"there is a topic {name} already")
-    twin = colliding_topic(name, draft.topic_names())
+    twin = taken.twin(name)
     if twin is not None:
         return Refused(
             ErrorCode.INVALID_TOPIC_EXCEPTION,

@@ -90,14 +90,14 @@ def _judge(
     ids = Counter(topic.topic_id for topic in asked if topic.name is None)
     judged: list[tuple[TopicRecord | None, DeletableTopicResult]] = []
     by_id = {i: draft.topic_by_id(i) for i in ids}
+    id_beside = {t.name: t.topic_id for t in reversed(asked) if t.topic_id != ZERO_TOPIC_ID}
     named_by_id = {topic.name for topic in by_id.values() if topic is not None}
     for name, count in names.items():
         topic = draft.topic(name)
         topic_id = topic.topic_id if topic is not None else ZERO_TOPIC_ID
         refused: Refused | None = None
-        both = [t.topic_id for t in asked if t.name == name and t.topic_id != ZERO_TOPIC_ID]
-        if both:
-            topic_id = both[0]
+        if name in id_beside:
+            topic_id = id_beside[name]
             refused = Refused(ErrorCode.INVALID_REQUEST, "a topic is named or given by its id")
         elif count > 1:
             topic_id = ZERO_TOPIC_ID
