@@ -178,3 +178,51 @@ def test_what_is_known_of_a_log_that_ends_elsewhere_holds_where_no_file_finds_ro
     assert not partition.folder.online
     assert (end, partition.high_watermark) == ((60, 60) if anew else (1, 1))
     assert partition.log_start_offset <= partition.last_stable_offset <= end
+
+
+@pytest.mark.parametrize("anew", [True, False], ids=["begun anew", "cut"])
+def test_a_log_is_whole_after_a_cut_that_found_no_room_at_any_call(*, anew: bool) -> None:
+    """Such a log is not used until a restart, which does not trust it though all was closed."""
+    call = 0
+    while _cut_without_room_from(call, anew=anew):
+        call += 1
+    assert call > 5
+
+
+def _cut_without_room_from(number: int, *, anew: bool) -> bool:
+    """Whether the cut made so many calls. From this one on there is no room in it."""
+    calls = 0
+
+    def full(call: str, path: str) -> None:
+        nonlocal calls
+        calls += 1
+        if calls > number and call in ("append", "overwrite", "open"):
+            raise DiskFull(f"{path}: no space left")
+
+    lone = Lone()
+    for epoch in range(4):
+        lone.topic("a", record(1, epoch=epoch), segment__bytes="300")
+        for _ in range(3):
+            lone.produce("a", batch(b"v" * 50, producer=(7, 0, lone.partition("a").log_end_offset)))
+    lone.run_jobs()
+    lone.topic("a", record(2, 1, epoch=4))
+    partition = lone.partition("a")
+    assert partition.high_watermark == 12
+    lone.disk.before_call = full
+    if anew:
+        lone.node.partitions.begin_anew(partition, 5)
+    else:
+        lone.node.partitions.truncate(partition, 5)
+    lone._take(lone.node._take_outputs())
+    assert partition.log_start_offset <= partition.high_watermark <= partition.log_end_offset
+    lone.disk.before_call = None
+    lone.run_jobs()
+    lone.restart()
+    lone.topic("a", record(2, 1, epoch=5))
+    log = lone.partition("a").log
+    assert all(start <= log.log_end_offset for _, start in log.epoch_entries())
+    assert [h.next_offset for h in log.headers_from(0)][-1:] in ([log.log_end_offset], [])
+    assert lone.partition("a").high_watermark <= log.log_end_offset
+    lone.topic("a", record(1, epoch=6))
+    assert lone.produce("a", batch(b"new")).error_code == ErrorCode.NONE
+    return calls > number

@@ -66,6 +66,7 @@ class LogFolder:
         self.settling = False  # it failed, and this is being written down
         self.strays: list[str] = []  # names of folders that belong to no topic, and are kept
         self._all_opened = True  # no log in it is as an earlier process left it
+        self._all_used = True  # none is offline
         # Of the registration after which it was closed in good order, if it was.
         self.stopped_epoch = NO_EPOCH
         self._openings: list[Opening] = []
@@ -422,14 +423,18 @@ class LogFolder:
     def begin_close(self) -> list[Task]:
         """What is to be done to flush and close all logs; then `end_close`."""
         if self.state is not FolderState.FAILED:
-            logs = [*self.unclaimed.values(), *((p.log, p.producers) for p in self._partitions())]
+            inside = list(self._partitions())
+            used = [(p.log, p.producers) for p in inside if p.offline_reason is None]
+            self._all_used = len(used) == len(inside)
+            logs = [*self.unclaimed.values(), *used]
             self._closings = [Closing(log, producers) for log, producers in logs]
         return list(self._closings)
 
     def end_close(self) -> None:
         """Write the checkpoints, and last the marker that says that all is closed.
 
-        There is no marker when a log could not be opened: the next start has to recover it still.
+        There is no marker when a log could not be opened, or was given up: the next start has to
+        recover it still. What a cut that failed has left of it does not fit together.
         """
         if self.state is FolderState.FAILED:
             return
@@ -441,7 +446,7 @@ class LogFolder:
             self._high_watermark_file.write_now()
             self._log_start_file.write_now()
             self._cleaned_file.write_now()
-            if self._all_opened:
+            if self._all_opened and self._all_used:
                 checkpoints.mark_clean_shutdown(self.disk, self._node.last_broker_epoch)
         except DiskError as error:
             self._node.report(

@@ -184,11 +184,16 @@ class Partition:
         """The log was cut: nothing may still speak of what was cut off. True when the high
         watermark fell. Raises DiskError, LogCorrupt."""
         before = self._follower_high_watermark
-        self._follower_high_watermark = max(
-            self.log.log_start_offset, min(before, self.log.log_end_offset)
-        )
+        self.stay_within_log()
         self.producers = replay_producers(self.log, [])
         return self._follower_high_watermark < before
+
+    def stay_within_log(self) -> None:
+        """The log may end, or begin, elsewhere: so may the high watermark."""
+        self._follower_high_watermark = max(
+            self.log.log_start_offset,
+            min(self._follower_high_watermark, self.log.log_end_offset),
+        )
 
     def producers_below(self, offset: int) -> bytes:
         """What is known of producers by batches below `offset`, as a snapshot of there; nothing

@@ -427,11 +427,10 @@ class Partitions:
             if fell:
                 partition.folder.lower_high_watermarks()
         except (DiskError, LogCorrupt) as error:
-            self.disk_failed(partition, error)
+            self._cut_failed(partition, error)
 
     def begin_anew(self, partition: Partition, offset: int, producers: bytes = b"") -> None:
-        """Throw the log away and begin at `offset`. `producers` is a snapshot of those who wrote
-        what came before."""
+        """Throw the log away and begin at `offset`. `producers`: a snapshot of who wrote before."""
         try:
             partition.log.reset_to(offset, producers)
             fell = partition.after_truncation()
@@ -439,10 +438,14 @@ class Partitions:
             if fell:
                 partition.folder.lower_high_watermarks()
         except (DiskError, LogCorrupt) as error:
-            self.disk_failed(partition, error)
-            if partition.offline_reason is None:  # a full disk is read from, but here is no log
-                self._take_offline(partition, str(error))
-                self.offline.trouble()
+            self._cut_failed(partition, error)
+
+    def _cut_failed(self, partition: Partition, error: DiskError | LogCorrupt) -> None:
+        """A full disk is read from, but no log of which a part is cut: it fits together no more."""
+        partition.stay_within_log()
+        self.disk_failed(partition, error)
+        self._take_offline(partition, str(error))
+        self.offline.trouble()
 
     # ---- trouble and the end ----------------------------------------------------------------
 
@@ -468,8 +471,7 @@ class Partitions:
         """A folder is full, or failed: what is in it is not written any more, or not used at all.
         When none is left this broker can keep no promise, and stops."""
         node = self._node
-        inside = [p for p in self._partitions.values() if p.folder is folder]
-        for partition in inside:
+        for partition in [p for p in self._partitions.values() if p.folder is folder]:
             if folder.state is FolderState.FAILED:
                 self._take_offline(partition, folder.reason)
             else:

@@ -182,7 +182,8 @@ class ReplicasWatch:
             self._judge_ends(key, replica, led_before=led_before and epoch == epoch_before)
             return
         self._follow_log(key, replica, numbers, anew=anew)
-        self._judge_epochs(replica, end)
+        if replica.partition.offline_reason is None:  # or else it may be cut in part
+            self._judge_epochs(replica, end)
         replica.numbers = numbers
         began = leads and (not led_before or epoch != epoch_before)
         if began:
