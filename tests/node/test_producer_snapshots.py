@@ -6,6 +6,7 @@ import pytest
 from tests.node.lone import WALL_MS, Lone, batch, record
 
 from replog.log.config import LogConfig
+from replog.log.producer_snapshot import decode
 from replog.log.scan import walk_headers
 from replog.model.errors import ErrorCode
 from replog.sim.mem_disk import MemDisk
@@ -197,3 +198,32 @@ def test_segments_leave_when_a_snapshot_of_their_producers_is_on_disk(power: boo
         assert again.producers.producers[PRODUCER + 1].batches == before, f"seed {seed}"
         left += again.log.base_offsets[0] > 0
     assert left > 20
+
+
+@pytest.mark.parametrize("snapshots", [True, False], ids=["from a snapshot", "from the log"])
+def test_who_has_written_more_than_is_kept_is_known_as_of_any_offset(
+    lone: Lone, *, snapshots: bool
+) -> None:
+    for sequence in range(20):
+        write(lone, sequence)
+    lone.run_jobs()
+    partition = lone.partition("t")
+    assert len(partition.log.base_offsets) > 3
+    if not snapshots:
+        for offset in partition.log.snapshots.offsets:
+            lone.disk.write_file(f"t-0/{offset:020}.snapshot", b"")
+    for below in range(1, 20):
+        entries = decode(partition.producers_below(below), below)
+        assert entries[-1][:4] == (PRODUCER, 0, below - 1, below - 1)
+
+
+def test_what_takes_too_long_to_read_in_a_step_is_not_told(
+    lone: Lone, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("replog.node.partition.READ_IN_STEP_MAX", 300)
+    lone.partition("t").log.config = LogConfig()
+    for sequence in range(20):
+        write(lone, sequence)
+    partition = lone.partition("t")
+    assert decode(partition.producers_below(2), 2)
+    assert partition.producers_below(10) == b""

@@ -1,7 +1,7 @@
 """Producers that repeat themselves, and leaders that must know it."""
 
 import pytest
-from tests.node.moving import create, elect, members
+from tests.node.moving import assigned, create, elect, members, move
 from tests.node.town import Town
 from tests.scenarios.stage import (
     a_town,
@@ -12,6 +12,7 @@ from tests.scenarios.stage import (
     isr,
     nothing,
     reconnect,
+    replica,
     values,
 )
 
@@ -238,3 +239,25 @@ def test_a_replica_of_which_power_left_its_start_alone_knows_the_producer_again(
     assert fail_over(town) == 2
     assert send(town, 9)[0] is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER, "a gap is a gap"
     assert send(town, 7) == (ErrorCode.NONE, 7)
+
+
+@pytest.mark.scenario(53, 66)
+def test_a_replica_that_power_left_nothing_of_what_it_copied_knows_the_producer(
+    town: Town,
+) -> None:
+    """The leader keeps the last batches of a producer, and they all came behind the start of its
+    log: what the producer had written before that is looked up."""
+    create(town, "t", [1])
+    for sequence in range(22):
+        assert send(town, sequence)[0] is ErrorCode.NONE
+    delete_records(town, 12)
+    assert move(town, [2]) is ErrorCode.NONE
+    town.run_until(lambda: assigned(town)[0] == [2])
+    assert replica(town, 2).log_start_offset == 12
+    town.kill(2)
+    town.disk(2).open(f"t-0/{12:020}.log").truncate(0)
+    town.start(2)
+    town.run_until(lambda: members(town)[0] == 2)
+    assert replica(town, 2).log_end_offset == 12
+    assert send(town, 22)[0] is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER, "ten records are lost"
+    assert send(town, 12) == (ErrorCode.NONE, 12)

@@ -117,21 +117,23 @@ class ProducerSnapshots:
         self.cut(end_offset)
 
     def newest(
-        self, first_offset: int, reasons: list[str]
+        self, first_offset: int, reasons: list[str], *, upto: int | None = None
     ) -> tuple[int, list[ProducerEntry]] | None:
-        """The newest sound snapshot (its offset, its entries), None without one.
+        """The newest sound snapshot, of offset `upto` at most: its offset, its entries; or None.
 
         Those below `first_offset`, where the log's first batch lies, are of no use: what came in
         between is gone. Broken ones are removed, and `reasons` tells why. Raises DiskError.
         """
-        while self.offsets and self.offsets[-1] >= first_offset:
-            offset = self.offsets[-1]
+        left = len(self.offsets) if upto is None else bisect_right(self.offsets, upto)
+        while left and self.offsets[left - 1] >= first_offset:
+            left -= 1
+            offset = self.offsets[left]
             data = self._disk.read_file(self._path(offset))
             entries = decode(data or b"", offset)
             if not isinstance(entries, str):
                 return offset, entries
             reasons.append(f"{self._path(offset)} is not used: {entries}")
-            self._remove(self.offsets.pop())
+            self._remove(self.offsets.pop(left))
         return None
 
     def begin(self, offset: int) -> SnapshotWrite:

@@ -4,21 +4,26 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from replog.core.producer.state import ProducerBatch, ProducerTable, TransactionMarker
 from replog.core.replica.leader import LeaderState
 from replog.log import producer_snapshot
 from replog.log.config import LogConfig
+from replog.log.disk import DiskError
+from replog.log.errors import LogCorrupt
 from replog.log.partition_log import PartitionLog
 from replog.model.config import TopicConfig
 from replog.model.errors import ErrorCode
-from replog.model.ids import NO_EPOCH, TopicPartition
+from replog.model.ids import NO_EPOCH, NO_OFFSET, TopicPartition
 from replog.model.partition import PartitionRecord
 from replog.records.header import BatchHeader
 
 if TYPE_CHECKING:
     from replog.node.log_folder import LogFolder
+
+# Bytes of a log that a step looks through at most: some milliseconds.
+READ_IN_STEP_MAX: Final = 16 * 1024 * 1024
 
 
 @dataclass(frozen=True, slots=True)
@@ -197,8 +202,19 @@ class Partition:
 
     def producers_below(self, offset: int) -> bytes:
         """What is known of producers by batches below `offset`, as a snapshot of there; nothing
-        when nothing is."""
+        when nothing is. Those who have written more than is kept since are looked for on disk."""
         entries = [e for e in self.producers.entries() if e.last_offset < offset]
+        outrun = self.producers.outrun(offset)
+        if outrun:
+            try:
+                table = _producers_at(self.log, offset)
+            except (DiskError, LogCorrupt):
+                table = ProducerTable()  # that is found and told by who reads the records
+            entries += [
+                entry._replace(current_txn_first_offset=NO_OFFSET)  # what is open goes on above
+                for entry in table.entries()
+                if outrun.get(entry.producer_id) == entry.producer_epoch
+            ]
         return producer_snapshot.encode(entries) if entries else b""
 
     def note_producers(self, headers: Sequence[BatchHeader]) -> None:
@@ -223,6 +239,24 @@ def replay_producers(log: PartitionLog, reasons: list[str]) -> ProducerTable:
     for header in log.headers_from(start):
         if header.producer_id >= 0 and header.base_offset >= start:
             _note_batch(log, table, header)
+    return table
+
+
+def _producers_at(log: PartitionLog, offset: int) -> ProducerTable:
+    """The producers' state just below `offset`; none when it takes too long to read. Raises
+    DiskError, LogCorrupt."""
+    first = log.base_offsets[0]
+    start, entries = log.snapshots.newest(first, [], upto=offset) or (first, ())
+    table = ProducerTable.of(entries)
+    size = 0
+    for header in log.headers_from(start) if start < offset else ():
+        if header.last_offset >= offset:
+            break
+        size += header.length
+        if size > READ_IN_STEP_MAX:
+            return ProducerTable()
+        if header.base_sequence >= 0 and header.base_offset >= start and not header.control:
+            table.apply(producer_batch(header))
     return table
 
 

@@ -126,6 +126,17 @@ class ProducerTable:
             )
         return found
 
+    def outrun(self, offset: int) -> dict[int, int]:
+        """Producers that wrote below `offset`, but not one of the batches that are known: their
+        epochs, by id."""
+        return {
+            producer_id: producer.epoch
+            for producer_id, producer in self.producers.items()
+            if producer.batches
+            and producer.batches[0].base_sequence
+            and producer.batches[0].last_offset >= offset
+        }
+
     def check(
         self, producer_id: int, producer_epoch: int, base_sequence: int, final_sequence: int
     ) -> Duplicate | Refused | None:
