@@ -56,6 +56,17 @@ def test_many_seeds_in_several_processes(capsys: pytest.CaptureFixture[str]) -> 
     assert one["counts"] == two["counts"], "the same runs"
 
 
+def test_many_seeds_tell_how_far_they_are(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("replog.cli.sim.MANY", 3)
+    monkeypatch.setattr("replog.cli.sim.TOLD_EVERY_S", 0)
+    runs = ["sim", "--seed", "5", "--duration", "1", "--jobs", "1", "--seeds"]
+    assert run([*runs, "3"]) == run([*runs, "2"]) == 0
+    told = capsys.readouterr().err.splitlines()
+    assert [line.partition(",")[0] for line in told] == ["1 of 3 seeds", "2 of 3 seeds"]
+
+
 def test_a_kind_of_fault_that_never_happens_can_be_a_failure(
     capsys: pytest.CaptureFixture[str],
 ) -> None:

@@ -35,6 +35,7 @@ SEEDS_MAX = 2**31
 # Objects made before garbage is looked for: a tenth of a run's time would go into that.
 GARBAGE_AT = 50_000
 MANY = 20  # seeds: from so many on it is worth the while to start processes
+TOLD_EVERY_S = 10.0  # how far we are, where that is no line that changes
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,17 +130,31 @@ def _each(play: Any, seeds: range, jobs: int | None) -> Iterator[Iterator[Outcom
 
 @contextmanager
 def _progress(seeds: int) -> Iterator[Any]:
-    """A line on a terminal that says how far we are."""
+    """Tell how far we are: a line that changes on a terminal, and one every so often elsewhere."""
     console = Console(stderr=True)
-    if not console.is_terminal or seeds < MANY:
+    if seeds < MANY:
         yield lambda summary: None
-        return
-    with console.status("") as status:
-        yield lambda summary: status.update(
-            f"{summary.runs} of {seeds} seeds, {len(summary.failed)} failed, "
-            f"{summary.virtual_ms / 1000:.0f} virtual seconds "
-            f"in {time.perf_counter() - summary.began:.0f} s"
-        )
+    elif console.is_terminal:
+        with console.status("") as status:
+            yield lambda summary: status.update(_how_far(summary, seeds))
+    else:
+        due = time.perf_counter() + TOLD_EVERY_S
+
+        def tell(summary: _Summary) -> None:
+            nonlocal due
+            if time.perf_counter() >= due and summary.runs < seeds:
+                due = time.perf_counter() + TOLD_EVERY_S
+                print(_how_far(summary, seeds), file=sys.stderr, flush=True)
+
+        yield tell
+
+
+def _how_far(summary: _Summary, seeds: int) -> str:
+    return (
+        f"{summary.runs} of {seeds} seeds, {len(summary.failed)} failed, "
+        f"{summary.virtual_ms / 1000:.0f} virtual seconds "
+        f"in {time.perf_counter() - summary.began:.0f} s"
+    )
 
 
 # ---- failures ---------------------------------------------------------------------------------
