@@ -5,6 +5,7 @@ from typing import Any
 from tests.sim.patches import Patch
 
 from replog.core.controller import registrations
+from replog.log import recovery
 from replog.model.cluster import BrokerLife
 from replog.model.partition import PartitionRecord
 from replog.node.damaged_logs import DamagedLogs
@@ -14,6 +15,12 @@ from replog.sim.mem_disk import MemDisk
 
 def _lost_nothing(before: BrokerLife | None, now: BrokerLife | None) -> str | None:
     return None
+
+
+def _recover_nothing(
+    segments: Any, epochs: Any, recovery_point: int, report: Any, *, log_start_offset: int
+) -> None:
+    recovery.trust(segments, epochs, report)
 
 
 def _no_names_kept(self: MemDisk, path: str) -> None:
@@ -30,6 +37,7 @@ def _begin_anew_at_once(self: DamagedLogs, record: PartitionRecord, damaged_epoc
 
 STORAGE: dict[str, tuple[Patch, ...]] = {
     "a host that restarted counts as before": ((registrations, "may_have_lost", _lost_nothing),),
+    "nothing is checked when a log is opened": ((recovery, "recover", _recover_nothing),),
     "names of files are not made durable": ((MemDisk, "sync_directory", _no_names_kept),),
     "a group coordinator answers before it has read its log": (
         (LogReplay, "begin", _answer_before_all_is_read),

@@ -4,7 +4,7 @@ Here are those that hardly take any. `make sim-proof` hunts for all of them.
 """
 
 import pytest
-from tests.sim.mutants import MUTANTS, mutated
+from tests.sim.mutants import MUTANTS, mutated, takes_the_same
 from tests.sim.storm import stormy
 
 from replog.sim.simulation import simulate
@@ -35,7 +35,17 @@ def test_a_broken_rule_is_found(name: str) -> None:
 def test_every_bug_can_be_planted() -> None:
     for name in MUTANTS:
         with mutated(name):
-            pass  # a function that is gone, or has another name, fails here
+            pass  # a function that is gone, has another name, or takes something else fails here
+
+
+def test_a_bug_in_a_function_that_takes_more_by_now_is_told_of() -> None:
+    def before(first: int, second: int) -> None: ...
+
+    def now(first: int, second: int, *, third: int) -> None: ...
+
+    takes_the_same(now, now)
+    with pytest.raises(TypeError, match="third"):
+        takes_the_same(now, before)
 
 
 def test_a_storm_alone_breaks_no_rule() -> None:
