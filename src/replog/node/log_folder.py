@@ -12,9 +12,10 @@ takes it for a replaced one. Its broker leaves ISR and ELR, and is back when it 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from enum import Enum
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from replog.log import checkpoints
 from replog.log.config import LogConfig
@@ -34,6 +35,9 @@ if TYPE_CHECKING:
 
 # For folders whose topic, and with it `file.delete.delay.ms`, is not known any more.
 FILE_DELETE_DELAY_MS = 60_000
+# How often a broker whose last folder failed tries to mark it before it stops, and how far apart.
+MARK_TRIES: Final = 5
+MARK_RETRY_MS: Final = 1_000
 
 
 class FolderState(Enum):
@@ -63,7 +67,11 @@ class LogFolder:
         self.disk = setup.disk
         self.state = FolderState.ONLINE
         self.reason = ""  # why it is not online
-        self.settling = False  # it failed, and this is being written down
+        # It failed, and a next process would trust it all the same, as it is not marked yet.
+        self.unmarked = False
+        self.settling = False  # it is going to be marked soon, or never
+        self._marking = False  # it is being marked
+        self._id_in_doubt = ""
         self.strays: list[str] = []  # names of folders that belong to no topic, and are kept
         self._all_opened = True  # no log in it is as an earlier process left it
         self._all_used = True  # none is offline
@@ -118,29 +126,44 @@ class LogFolder:
         self._node.partitions.folder_changed(self)
 
     def _disown(self) -> None:
-        """See to it that what is in the folder is in doubt after a restart."""
-        self.settling = True
-        directory_id = topic_id_text(self._node.rng.randbytes(16))
+        """See to it that what is in the folder is in doubt after a restart. A disk that refuses may
+        take it later: it is tried again for as long as the process lives."""
+        self.unmarked = self.settling = True
+        self._id_in_doubt = topic_id_text(self._node.rng.randbytes(16))
+        self._try_to_mark(tries_left=MARK_TRIES)
 
-        def work() -> None:
-            # First the name: a folder that has less than before and its old name is trusted.
-            try:
-                checkpoints.disown(self.disk, directory_id)
-            except checkpoints.WrongFolder as error:
-                raise DiskError(str(error)) from error
-            self.disk.forget_cached()
+    def _try_to_mark(self, tries_left: int) -> None:
+        node = self._node
 
         def done(error: DiskError | None) -> None:
-            self.settling = False
-            if error is not None:
-                self._node.report(
-                    Level.ERROR,
-                    f"log folder {self.path} can't be marked as one that failed: replace it before "
-                    f"the next start: {error}",
+            self._marking = False
+            if error is None:
+                self.unmarked = False
+            else:
+                if tries_left == MARK_TRIES:
+                    node.report(
+                        Level.ERROR,
+                        f"log folder {self.path} can't be marked as one that failed: replace it "
+                        f"before the next start, if the broker ends before it is: {error}",
+                    )
+                node.timers.call_at(
+                    node.now_ms + MARK_RETRY_MS, lambda: self._try_to_mark(max(tries_left - 1, 0))
                 )
-            self._node.partitions.folder_changed(self)
+            if self.settling and (error is None or tries_left <= 1):
+                self.settling = False
+                node.partitions.folder_changed(self)
 
-        run_disk_job(self._node, work, done)
+        self._marking = True
+        run_disk_job(node, self._mark, done)
+
+    def _mark(self) -> None:
+        """Waits for the device. Raises DiskError."""
+        # First the name: a folder that has less than before and its old name is trusted.
+        try:
+            checkpoints.disown(self.disk, self._id_in_doubt)
+        except checkpoints.WrongFolder as error:
+            raise DiskError(str(error)) from error
+        self.disk.forget_cached()
 
     # ---- opening ---------------------------------------------------------------------------
 
@@ -428,6 +451,10 @@ class LogFolder:
             self._all_used = len(used) == len(inside)
             logs = [*self.unclaimed.values(), *used]
             self._closings = [Closing(log, producers) for log, producers in logs]
+        elif self.unmarked and not self._marking:
+            with suppress(DiskError):  # that has been told of
+                self._mark()
+                self.unmarked = False
         return list(self._closings)
 
     def end_close(self) -> None:

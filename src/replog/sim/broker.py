@@ -227,6 +227,7 @@ class Life(Target):
         self.host.life = None
         self.host.crash()
         self.host.timeline.note(self._schedule.now_ms, why)
+        self.host.replace_unmarked(self)
         self._inbox.clear()
         connections, self.connections = list(self.connections.values()), {}
         if silently:

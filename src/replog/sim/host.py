@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from random import Random
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, cast
 
 from replog.log.checkpoints import META_PROPERTIES, claim_folder, read_meta
 from replog.log.disk import DiskError
@@ -92,6 +92,15 @@ class Host:
         self.disks = [MemDisk() for _ in range(self._folders)]
         self._ids.clear()
         self.troubles = DiskTroubles(self.disks)
+
+    def replace_unmarked(self, life: Life) -> None:
+        """The operator does what the broker asked for: a folder that failed, and that a next
+        process would trust, is an empty one."""
+        for folder in life.node.partitions.logs.folders:
+            if folder.unmarked:
+                self._disks_ever += 1
+                self.disks[self.disks.index(cast(MemDisk, folder.disk))] = MemDisk()
+                self.timeline.note(life.now_ms, f"{folder.path} is replaced by an empty folder")
 
     # ---- what is mended -------------------------------------------------------------------------
 
