@@ -5,8 +5,13 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from hypothesis import HealthCheck, settings
 from tests.support.cluster import Cluster
 from tests.support.zookeeper import Ensemble
+
+# Of a busy machine it says nothing how long an example takes.
+settings.register_profile("any", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("any")
 
 
 @pytest.fixture(scope="session")
