@@ -61,7 +61,36 @@ def behind(readings: Mapping[Place, Reading], ends: Mapping[Place, int]) -> list
     return [f"{t}-{p} at {offset} of {end}" for (t, p), offset, end in found if offset < end]
 
 
-class ConfluentWriter(threading.Thread):
+class Writer(threading.Thread):
+    """A client that writes what the history gives it, to its places in turn."""
+
+    def __init__(
+        self, history: History, names: Sequence[str], places: Sequence[Place], *, rate: float
+    ) -> None:
+        """`names` are the writers' names by topic, in the order of the topics in `places`."""
+        super().__init__(name=names[0], daemon=True)
+        self._history = history
+        self._names = {history.writers[name].topic: name for name in names}
+        self._places = list(places)
+        self._pause_s = 1 / rate
+        self._stopping = threading.Event()
+
+    def _acknowledged(self, place: Place, number: int, offset: int) -> None:
+        topic, partition = place
+        now = time.monotonic()
+        self._history.acknowledged(self._names[topic], partition, number, offset, now)
+
+    def _refused(self, place: Place, number: int, reason: str, *, definite: bool = False) -> None:
+        topic, partition = place
+        self._history.refused(self._names[topic], partition, number, reason, definite=definite)
+
+    def _invoke(self, place: Place) -> tuple[int, bytes]:
+        """The number and value of the next record for a place."""
+        topic, partition = place
+        return self._history.invoke(self._names[topic], partition)
+
+
+class ConfluentWriter(Writer):
     """librdkafka, through confluent-kafka."""
 
     def __init__(
@@ -74,15 +103,9 @@ class ConfluentWriter(threading.Thread):
         rate: float,
         **settings: Any,
     ) -> None:
-        """`names` are the writers' names by topic, in the order of the topics in `places`."""
-        super().__init__(name=names[0], daemon=True)
-        self._history = history
-        self._names = {history.writers[name].topic: name for name in names}
-        self._places = list(places)
-        self._pause_s = 1 / rate
+        super().__init__(history, names, places, rate=rate)
         self.fatal: str | None = None  # the client has given up for good
         self._waiting = 0
-        self._stopping = threading.Event()
         self._client = Producer(
             {
                 **QUICK,
@@ -100,27 +123,26 @@ class ConfluentWriter(threading.Thread):
         turn = 0
         while not self._stopping.is_set():
             if self._waiting < IN_FLIGHT_MAX:
-                self._send(*self._places[turn % len(self._places)])
+                self._send(self._places[turn % len(self._places)])
                 turn += 1
             due = max(due + self._pause_s, time.monotonic() - 0.1)
             while not self._stopping.is_set() and (left_s := due - time.monotonic()) > 0:
                 self._client.poll(left_s)
 
-    def _send(self, topic: str, partition: int) -> None:
-        name = self._names[topic]
-        number, value = self._history.invoke(name, partition)
+    def _send(self, place: Place) -> None:
+        number, value = self._invoke(place)
 
         def answered(error: KafkaError | None, message: Any) -> None:
             self._waiting -= 1
             if error is None:
-                offset, now = message.offset(), time.monotonic()
-                self._history.acknowledged(name, partition, number, offset, now)
+                self._acknowledged(place, number, message.offset())
                 return
-            self._history.refused(name, partition, number, error.name(), definite=False)
+            self._refused(place, number, error.name())
             if error.fatal():
                 self.fatal = error.str()
 
         self._waiting += 1
+        topic, partition = place
         self._client.produce(topic, value, partition=partition, on_delivery=answered)
 
     def finish(self) -> int:
@@ -130,7 +152,7 @@ class ConfluentWriter(threading.Thread):
         return int(self._client.flush(ANSWER_TIMEOUT_S))
 
 
-class SingleWriter(threading.Thread):
+class SingleWriter(Writer):
     """A client that tries each record once and knows what it was told: its refusals are held to.
 
     librdkafka sends a record again after NOT_LEADER_OR_FOLLOWER whatever `retries` says, so with it
@@ -146,13 +168,8 @@ class SingleWriter(threading.Thread):
         *,
         rate: float,
     ) -> None:
-        super().__init__(name=names[0], daemon=True)
+        super().__init__(history, names, places, rate=rate)
         self._servers = bootstrap
-        self._history = history
-        self._names = {history.writers[name].topic: name for name in names}
-        self._places = list(places)
-        self._pause_s = 1 / rate
-        self._stopping = threading.Event()
         self._client: AdminClient | None = None
         self._leaders: dict[Place, Address] = {}
 
@@ -187,8 +204,7 @@ class SingleWriter(threading.Thread):
     def _send(self, place: Place, leader: Address) -> None:
         assert self._client is not None
         topic, partition = place
-        name = self._names[topic]
-        number, value = self._history.invoke(name, partition)
+        number, value = self._invoke(place)
         batch = build_batch([Record(0, int(time.time() * 1000), None, value)])
         data = PartitionProduceData(index=partition, records=memoryview(batch))
         request = ProduceRequest(
@@ -201,18 +217,16 @@ class SingleWriter(threading.Thread):
         except ClientError as error:
             self._forget()
             reason = str(error).partition(": ")[2] or str(error)
-            self._history.refused(name, partition, number, reason, definite=False)
+            self._refused(place, number, reason)
             return
         assert isinstance(answer, ProduceResponse)
         told = answer.responses[0].partition_responses[0]
         if told.error_code:
             self._leaders.clear()
-            reason = error_name(told.error_code)
             definite = told.error_code in DEFINITE
-            self._history.refused(name, partition, number, reason, definite=definite)
+            self._refused(place, number, error_name(told.error_code), definite=definite)
         else:
-            now = time.monotonic()
-            self._history.acknowledged(name, partition, number, told.base_offset, now)
+            self._acknowledged(place, number, told.base_offset)
 
     def _forget(self) -> None:
         if self._client is not None:
@@ -285,7 +299,7 @@ class ConfluentReader(threading.Thread):
         self.join()
 
 
-class AioClients(threading.Thread):
+class AioClients(Writer):
     """aiokafka: a producer and a reader, on an event loop of their own."""
 
     def __init__(
@@ -299,18 +313,13 @@ class AioClients(threading.Thread):
         rate: float,
         idempotent: bool,
     ) -> None:
-        super().__init__(name=names[0], daemon=True)
+        super().__init__(history, names, places, rate=rate)
         self.readings = {place: Reading("aiokafka", *place) for place in places}
         self.unanswered = 0
         self.failure: BaseException | None = None
         self._servers = bootstrap
-        self._history = history
-        self._names = {history.writers[name].topic: name for name in names}
-        self._places = list(places)
         self._problems = problems
-        self._pause_s = 1 / rate
         self._idempotent = idempotent
-        self._writing = True
         self._reading = True
         self._written = threading.Event()
 
@@ -360,14 +369,13 @@ class AioClients(threading.Thread):
     async def _write(self, producer: Any) -> None:
         waiting: set[asyncio.Task[None]] = set()
         turn = 0
-        while self._writing:
+        while not self._stopping.is_set():
             if len(waiting) < IN_FLIGHT_MAX:
-                topic, partition = self._places[turn % len(self._places)]
-                name = self._names[topic]
-                number, value = self._history.invoke(name, partition)
+                place = topic, partition = self._places[turn % len(self._places)]
+                number, value = self._invoke(place)
                 # One after the other: records have an order once `send` has returned.
                 sent = await producer.send(topic, value, partition=partition)
-                task = asyncio.create_task(self._answered(sent, name, partition, number))
+                task = asyncio.create_task(self._answered(sent, place, number))
                 waiting.add(task)
                 task.add_done_callback(waiting.discard)
                 turn += 1
@@ -376,18 +384,15 @@ class AioClients(threading.Thread):
             _, late = await asyncio.wait(waiting, timeout=ANSWER_TIMEOUT_S)
             self.unanswered = len(late)
 
-    async def _answered(
-        self, sent: asyncio.Future[Any], name: str, partition: int, number: int
-    ) -> None:
+    async def _answered(self, sent: asyncio.Future[Any], place: Place, number: int) -> None:
         from aiokafka.errors import KafkaError as AioKafkaError
 
         try:
             offset = (await sent).offset
         except AioKafkaError as error:
-            reason = type(error).__name__
-            self._history.refused(name, partition, number, reason, definite=False)
+            self._refused(place, number, type(error).__name__)
         else:
-            self._history.acknowledged(name, partition, number, offset, time.monotonic())
+            self._acknowledged(place, number, offset)
 
     async def _read(self, consumer: Any) -> None:
         while self._reading:
@@ -399,7 +404,7 @@ class AioClients(threading.Thread):
 
     def finish_writing(self) -> int:
         """Stop writing, and wait for all answers. Returns how many records have none."""
-        self._writing = False
+        self._stopping.set()
         self._written.wait()
         return self.unanswered
 
