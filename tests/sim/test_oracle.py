@@ -15,9 +15,10 @@ from replog.model.ids import TopicPartition, topic_id_text
 from replog.records.batch import Record, build_batch
 from replog.records.header import BatchHeader, iterate
 from replog.sim.audit import left_over
+from replog.sim.committed import Committed
 from replog.sim.mem_disk import MemDisk
 from replog.sim.records_watch import Change, RecordsWatch, Stored
-from replog.sim.replicas_watch import Committed, ReplicasWatch
+from replog.sim.replicas_watch import ReplicasWatch
 from replog.sim.shadows import Names, Shadow
 from replog.sim.violation import Violation
 
