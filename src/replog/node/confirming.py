@@ -12,7 +12,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from replog.core.controller import stored
-from replog.model.coordination import ANY_VERSION, Check, StoredNode, WriteDone
+from replog.model.coordination import StoredNode, WriteDone
 from replog.model.inputs import CoordinatorRead, CoordinatorWritten
 
 if TYPE_CHECKING:
@@ -76,7 +76,7 @@ class Confirming:
                 question.on_answer(self._leads(question, nodes))
 
         timer = node.timers.call_at(node.now_ms + WAIT_MS, lambda: settle({}))
-        node.write_coordinator((Check(stored.broker_path(node.broker_id), ANY_VERSION),), written)
+        node.lease.ask_coordinator(written)
 
     def _leads(self, question: _Question, nodes: dict[str, StoredNode]) -> bool:
         node = nodes.get(stored.partition_path(question.tp))

@@ -14,6 +14,7 @@ can have been elected.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from replog.core.controller import stored
@@ -77,8 +78,13 @@ class Lease:
     def _judge(self) -> None:
         self.valid = not self._lost and not self._doubt
 
+    def ask_coordinator(self, on_answer: Callable[[CoordinatorWritten], None]) -> None:
+        """Whether this broker is registered: asked by a write, as what is read may be old."""
+        check = Check(stored.broker_path(self._node.broker_id), ANY_VERSION)
+        self._node.write_coordinator((check,), on_answer)
+
     def _ask(self, doubt: int, epoch: int) -> None:
-        """Ask by a write, as what is read may be old. An answer of before a later gap is none."""
+        """An answer of before a later gap is none."""
         node = self._node
 
         def answered(written: CoordinatorWritten) -> None:
@@ -96,4 +102,4 @@ class Lease:
             if self._doubt == doubt:
                 self._ask(doubt, epoch)
 
-        node.write_coordinator((Check(stored.broker_path(node.broker_id), ANY_VERSION),), answered)
+        self.ask_coordinator(answered)
