@@ -62,7 +62,6 @@ REASONS = {
     "config.providers": "values are taken as they stand",
     "connection.failed.auth": "SASL is not served yet",
     "connections.max.reauth": "SASL is not served yet",
-    "controller.listener": "listeners named here are left out: there is no KRaft quorum",
     "controller.quorum": "there is no KRaft quorum; see replog.coordinator",
     "controller.quota": "quotas are not enforced yet",
     "create.topic.policy": "there are no plug-ins",
@@ -113,7 +112,6 @@ REASONS = {
     "match": "client metrics are not taken yet",
     "metrics": "client metrics are not taken yet",
     "transaction": "transactions are not served yet",
-    "zookeeper.connect": "refused: the ZooKeeper coordinator comes later",
     "zookeeper": "accepted: our client of ZooKeeper has no such setting",
     "zookeeper.ssl": "only PEM can be read",
 }

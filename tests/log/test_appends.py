@@ -105,7 +105,7 @@ def test_epochs_of_a_leader() -> None:
     log.assign_epoch(2, 0)
     append(log, batch(3), epoch=2)
     log.assign_epoch(4, 3)
-    assert (log.latest_epoch, log.latest_epoch_start) == (4, 3)
+    assert log.epoch_entries()[-1] == (4, 3)
     assert log.end_offset_for_epoch(2) == (2, 3)
     assert log.end_offset_for_epoch(4) == (4, 3)
     append(log, batch(1), epoch=5)
@@ -138,7 +138,7 @@ def test_an_append_that_fails_leaves_nothing_behind() -> None:
 def test_a_roll_that_fails_is_tried_again() -> None:
     disk = MemDisk()
     log = open_log(disk, SMALL)
-    while log.segment_count == 1 and log.size + len(batch()) <= 300:
+    while len(log.segments) == 1 and log.size + len(batch()) <= 300:
         append(log)
     end = log.log_end_offset
 
@@ -149,7 +149,7 @@ def test_a_roll_that_fails_is_tried_again() -> None:
     disk.before_call = full
     with pytest.raises(DiskError):
         append(log)
-    assert (log.log_end_offset, log.segment_count) == (end, 1)
+    assert (log.log_end_offset, len(log.segments)) == (end, 1)
     disk.before_call = None
     assert append(log).rolled
     assert offsets(everything(log)) == list(range(end + 1))
@@ -239,7 +239,7 @@ def test_a_follower_rolls_where_a_batch_does_not_fit() -> None:
     )
     assert log.append_as_follower(data).rolled
     disk.before_call = None
-    assert len(writes) == len(set(writes)) == log.segment_count, "one write for each segment"
+    assert len(writes) == len(set(writes)) == len(log.segments), "one write for each segment"
     sizes = [len(disk.read_file(path) or b"") for path in writes]
     assert all(size <= 300 for size in sizes)
     assert sum(sizes) == len(data)
@@ -249,7 +249,7 @@ def test_a_follower_rolls_where_a_batch_does_not_fit() -> None:
 def test_a_batch_larger_than_a_segment_has_its_own() -> None:
     log = open_log(MemDisk(), SMALL)
     log.append_as_follower(fetched(1) + fetched_one(400, 2) + fetched(1, start=3))
-    assert log.segment_count == 3
+    assert len(log.segments) == 3
     assert [b.base_offset for b in everything(log)] == [0, 2, 3]
 
 
@@ -264,7 +264,7 @@ def test_rolls_by_size_at_the_limit_and_one_past_it() -> None:
     log = open_log(MemDisk(), LogConfig(segment_bytes=3 * size))
     assert not any(append(log).rolled for _ in range(3))
     assert append(log).rolled
-    assert log.segment_count == 2
+    assert len(log.segments) == 2
 
 
 def test_rolls_by_the_age_of_its_first_records() -> None:

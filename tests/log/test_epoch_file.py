@@ -43,7 +43,7 @@ def test_where_an_epoch_ends(asked: int, answer: tuple[int, int]) -> None:
 
 def test_without_epochs_nothing_is_known() -> None:
     epochs = make()
-    assert (epochs.latest_epoch, epochs.latest_start) == (-1, -1)
+    assert (epochs.latest_epoch, epochs.entries()) == (-1, [])
     assert epochs.end_offset_for(0, 50) == (-1, -1)
     assert epochs.epoch_at(0) == -1
 

@@ -23,7 +23,7 @@ def reserved(disk: MemDisk) -> list[int]:
 
 
 def fill(log: PartitionLog, segments: int) -> None:
-    while log.segment_count < segments:
+    while len(log.segments) < segments:
         append(log)
 
 

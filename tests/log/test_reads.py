@@ -78,7 +78,7 @@ def test_a_range_never_spans_segments() -> None:
     log = open_log(MemDisk(), SMALL)
     for _ in range(12):
         append(log)
-    assert log.segment_count > 2
+    assert len(log.segments) > 2
     first = split(fetch(log, 0))
     assert first[-1].next_offset < log.log_end_offset
     assert split(fetch(log, first[-1].next_offset))[0].base_offset == first[-1].next_offset

@@ -184,7 +184,7 @@ def test_what_comes_back_of_left_segments_takes_no_living_one_along() -> None:
         start, end = log.log_start_offset, log.log_end_offset
         disk.power_cut(Random(seed))
         names = disk.list(DIRECTORY)
-        came_back += sum(name.endswith(".log") for name in names) > log.segment_count
+        came_back += sum(name.endswith(".log") for name in names) > len(log.segments)
         again = open_log(disk, CONFIG, log_start_offset=start)
         assert (again.log_start_offset, again.log_end_offset) == (start, end)
         assert everything(again) == everything(log)
@@ -216,6 +216,6 @@ def test_a_compacted_segment_is_sealed_in_time_for_its_longest_lag() -> None:
     log = open_log(MemDisk(), config)
     append(log, keyed(("a", "1"), time=1_000))
     append(log, keyed(("a", "2"), time=1_500))
-    assert log.segment_count == 1
+    assert len(log.segments) == 1
     append(log, keyed(("a", "3"), time=1_501))
-    assert log.segment_count == 2
+    assert len(log.segments) == 2

@@ -109,7 +109,7 @@ def test_a_payload_that_has_rotted_hides_nothing() -> None:
 
 def test_only_a_few_sealed_segments_stay_in_memory() -> None:
     log = log_with(*[[n] for n in range(40)], config=LogConfig(segment_bytes=100))
-    assert log.segment_count == 40
+    assert len(log.segments) == 40
     for n in range(40):
         assert log.offset_for_time(T + n) == TimeAndOffset(n, T + n, n)
     loaded = [segment for segment in log._segments[:-1] if segment.loaded]

@@ -42,11 +42,6 @@ class EpochFile:
         self._broken = False  # what is on disk says nothing
         self._synced = -1  # the version that is known to be durable
 
-    @property
-    def latest_start(self) -> int:
-        """Where the latest epoch begins, -1 when the log has none."""
-        return self._starts[-1] if self._starts else NO_OFFSET
-
     def entries(self) -> list[tuple[int, int]]:
         """(epoch, start offset), oldest first."""
         return list(zip(self._epochs, self._starts, strict=True))

@@ -145,10 +145,6 @@ class PartitionLog(ReadableLog, ShrinkingLog, DurableLog):
         return sum(segment.size for segment in self._segments)
 
     @property
-    def segment_count(self) -> int:
-        return len(self._segments)
-
-    @property
     def base_offsets(self) -> list[int]:
         """Of the segments, rising. The first may lie below the log's start."""
         return [segment.base_offset for segment in self._segments]
@@ -157,11 +153,6 @@ class PartitionLog(ReadableLog, ShrinkingLog, DurableLog):
     def latest_epoch(self) -> int:
         """The newest leader epoch that this log knows, -1 when it knows none."""
         return self._epochs.latest_epoch
-
-    @property
-    def latest_epoch_start(self) -> int:
-        """The offset at which the newest known epoch begins, -1 when none is known."""
-        return self._epochs.latest_start
 
     def epoch_entries(self) -> list[tuple[int, int]]:
         """(epoch, start offset) of all known epochs, oldest first."""

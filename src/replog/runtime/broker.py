@@ -45,7 +45,6 @@ from replog.wire import SERVED, api_ranges
 
 _log = logging.getLogger("replog.broker")
 
-EXIT_OK: Final = 0
 EXIT_FAILED: Final = 1
 EXIT_TRY_AGAIN: Final = 75  # of a broker that can't reach its coordinator: nobody need mend it
 
