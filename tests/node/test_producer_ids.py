@@ -20,7 +20,7 @@ from replog.model.messages.init_producer_id import (
 )
 from replog.model.outputs import CoordinatorWrite, Output, ReadCoordinator, Reply
 from replog.node import producer_ids
-from replog.node.producer_ids import BLOCK_SIZE, NEXT_BLOCK_FROM, WAIT_MS_MAX, WAITERS_MAX
+from replog.node.producer_ids import BLOCK_SIZE, WAIT_MS_MAX, WAITERS_MAX
 from replog.sim.mem_coordination import MemTree
 
 
@@ -75,6 +75,15 @@ class Broker(OneBroker):
             self.now_ms = min(end, max(self.node.next_deadline_ms(), self.now_ms + 0.5))
             self._note(self.node.step(Tick(), self.now_ms, self.wall_ms))
 
+    def begin_to_stock_up(self) -> None:
+        """As when it has registered."""
+        self.node.producer_ids.stock_up()
+        self.wait(1)
+
+    def stock_up(self) -> None:
+        self.begin_to_stock_up()
+        self.coordinate()
+
     def id(self) -> int:
         """Ask and get one."""
         token = self.ask_id()
@@ -91,7 +100,7 @@ def stored(tree: MemTree) -> dict[str, object]:
 
 def test_the_first_block_as_kafka_writes_it() -> None:
     tree = MemTree()
-    assert Broker(tree).id() == 0
+    Broker(tree).stock_up()
     assert tree.nodes[PRODUCER_ID_BLOCK].data == (
         b'{"version":1,"broker":1,"block_start":"0","block_end":"999"}'
     )
@@ -108,16 +117,49 @@ def test_ids_of_several_brokers_and_lives_are_different() -> None:
     assert len(seen) == len(set(seen))
 
 
-def test_the_next_block_is_taken_ahead() -> None:
+def test_a_whole_block_is_in_reserve() -> None:
     tree = MemTree()
     broker = Broker(tree)
-    for _ in range(NEXT_BLOCK_FROM - 1):
-        broker.id()
-    assert stored(tree)["block_start"] == "0"
-    broker.id()
-    assert stored(tree)["block_start"] == "1000"
+    broker.stock_up()
+    assert stored(tree)["block_start"] == "0", "before anybody asks"
+    broker.stock_up()
+    assert stored(tree)["block_start"] == "0", "there is one"
+    assert broker.id() == 0
+    assert stored(tree)["block_start"] == "1000", "and the next, as soon as this is begun"
     broker.reachable = False
-    assert [broker.id() for _ in range(BLOCK_SIZE)][-1] == NEXT_BLOCK_FROM + BLOCK_SIZE - 1
+    assert [broker.id() for _ in range(1, 2 * BLOCK_SIZE)] == list(range(1, 2 * BLOCK_SIZE))
+    token = broker.ask_id()
+    broker.wait(WAIT_MS_MAX)
+    broker.coordinate()
+    assert broker.replies[token].error_code == ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
+
+
+def test_a_reserve_that_can_not_be_taken_is_taken_later() -> None:
+    tree = MemTree()
+    broker = Broker(tree)
+    broker.reachable = False
+    broker.stock_up()
+    broker.reachable = True
+    broker.wait(100)
+    broker.coordinate()
+    assert stored(tree)["block_start"] == "0"
+    broker.reachable = False
+    assert broker.id() == 0
+
+
+def test_brokers_that_start_together_have_a_reserve_each() -> None:
+    tree = MemTree()
+    brokers = [Broker(tree) for _ in range(3)]
+    for broker in brokers:
+        broker.begin_to_stock_up()
+    for _ in range(20):
+        for broker in brokers:
+            broker.wait(100)
+            if broker.open:
+                broker.answer(broker.open.pop(0))
+    for broker in brokers:
+        broker.reachable = False
+    assert sorted(broker.id() for broker in brokers) == [0, 1000, 2000]
 
 
 def test_a_lost_answer_loses_a_block_and_gives_none_twice() -> None:
@@ -131,7 +173,7 @@ def test_a_lost_answer_loses_a_block_and_gives_none_twice() -> None:
     broker.wait(100)
     broker.coordinate()
     assert broker.replies[token].producer_id == 1000
-    assert Broker(tree).id() == 2000
+    assert Broker(tree).id() == 3000, "the other one has 2000 in reserve"
 
 
 def test_a_late_write_of_a_former_life_fails() -> None:
@@ -156,12 +198,12 @@ def test_somebody_was_faster() -> None:
     assert token not in slow.replies
     slow.wait(100)
     slow.coordinate()
-    assert slow.replies[token].producer_id == 1000
+    assert slow.replies[token].producer_id == 2000
 
 
 def test_somebody_was_faster_with_a_later_block() -> None:
     tree = MemTree()
-    Broker(tree).id()
+    Broker(tree).stock_up()
     slow, fast = Broker(tree), Broker(tree)
     token = slow.ask_id()
     slow.answer(slow.open.pop())
@@ -169,7 +211,7 @@ def test_somebody_was_faster_with_a_later_block() -> None:
     slow.coordinate()
     slow.wait(100)
     slow.coordinate()
-    assert slow.replies[token].producer_id == 2000
+    assert slow.replies[token].producer_id == 3000
 
 
 def test_requests_wait_for_the_coordinator_but_not_for_ever() -> None:

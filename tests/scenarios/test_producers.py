@@ -23,6 +23,7 @@ from replog.model.messages.delete_records import (
     DeleteRecordsResponse,
     DeleteRecordsTopic,
 )
+from replog.model.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
 from replog.model.messages.produce import (
     PartitionProduceData,
     PartitionProduceResponse,
@@ -261,3 +262,25 @@ def test_a_replica_that_power_left_nothing_of_what_it_copied_knows_the_producer(
     assert replica(town, 2).log_end_offset == 12
     assert send(town, 22)[0] is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER, "ten records are lost"
     assert send(town, 12) == (ErrorCode.NONE, 12)
+
+
+@pytest.mark.scenario(87)
+@pytest.mark.parametrize("all_are", [False, True], ids=["alone", "with all others"])
+def test_a_broker_without_the_coordinator_gives_ids_that_nobody_else_gives(
+    town: Town, all_are: bool
+) -> None:
+    """librdkafka asks the broker that it is connected to, and no other one, until it has an id."""
+    if all_are:
+        town.coordinator_down = True
+    else:
+        expire_unheard(town, 2)
+    town.run(5_000)
+    ids = [take_id(town, broker) for broker in (2, 1, 0, 2, 1, 0)]
+    assert len(set(ids)) == len(ids)
+
+
+def take_id(town: Town, broker: int) -> int:
+    request = InitProducerIdRequest(transactional_id=None, transaction_timeout_ms=60_000)
+    answer = town.ask(broker, request, InitProducerIdResponse, version=4)
+    assert ErrorCode(answer.error_code) is ErrorCode.NONE
+    return answer.producer_id

@@ -226,6 +226,7 @@ class Membership:
         node.broker_epoch = node.last_broker_epoch = broker_epoch
         node.report(Level.INFO, f"registered as broker {node.broker_id}, epoch {broker_epoch}")
         self.refresh()
+        node.producer_ids.stock_up()
 
     # ---- who is controller -----------------------------------------------------------------
 

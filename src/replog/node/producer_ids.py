@@ -1,5 +1,9 @@
 """Ids for idempotent producers, from blocks that are taken out of the coordinator.
 
+A whole block is held in reserve, from the registration on: a broker may lose the coordinator that
+others go on to reach, and a client may ask it for an id then. librdkafka asks the one broker that
+it is connected to, again and again, and has a producer wait for as long as it is refused.
+
 `/latest_producer_id_block` names the block that was taken last. Taking the next one is a compare
 and set of that node, so two brokers never hold the same ids; what is left of a block when its
 broker stops is never used. A write whose outcome is unknown is followed by a new read and a new
@@ -24,7 +28,6 @@ if TYPE_CHECKING:
     from replog.node.node import Node
 
 BLOCK_SIZE = 1000
-NEXT_BLOCK_FROM = 900  # ids of a block in use when the next one is taken, as Kafka does
 LAST_ID = 2**63 - 1
 JSON_VERSION = 1
 
@@ -56,8 +59,14 @@ class ProducerIds:
         self._end = 0  # first id behind the block
         self._following: int | None = None  # first id of the block after this one
         self._taking = False
+        self._retry_due = False
         self._retry_ms = RETRY_MS_MIN
         self._waiters: deque[_Waiter] = deque()
+
+    def stock_up(self) -> None:
+        """Have a block in reserve, if there is none: the coordinator can be asked now."""
+        if self._following is None:
+            self._take_block()
 
     def take(self, on_done: IdDone) -> None:
         """An id that nobody has had: `on_done(NONE, id)` now or later, or an error and -1."""
@@ -89,8 +98,7 @@ class ProducerIds:
     def _take_one(self) -> int:
         taken = self._next
         self._next += 1
-        if self._end - self._next <= BLOCK_SIZE - NEXT_BLOCK_FROM and self._following is None:
-            self._take_block()
+        self.stock_up()
         return taken
 
     # ---- taking a block --------------------------------------------------------------------
@@ -111,8 +119,8 @@ class ProducerIds:
                 Level.ERROR,
                 f"no producer ids can be given: {PRODUCER_ID_BLOCK} does not tell which were",
             )
+            self._taking = False
             self._refuse_all(ErrorCode.UNKNOWN_SERVER_ERROR)
-            self._retry()
             return
         data = _block_json(self._node.broker_id, first)
         if stored is None:
@@ -132,20 +140,20 @@ class ProducerIds:
             waiter = self._waiters.popleft()
             waiter.timer.cancel()
             waiter.on_done(ErrorCode.NONE, self._take_one())
-        if self._waiters:
-            self._take_block()
 
     def _retry(self) -> None:
-        """Read again after a while; not at all when nobody waits and this was only to be ahead."""
+        """Read again after a while. One such try is due at a time."""
         self._taking = False
-        if not self._waiters and self._next < self._end:
+        if self._retry_due:
             return
-        delay, self._retry_ms = self._retry_ms, min(self._retry_ms * 2, RETRY_MS_MAX)
-        self._node.timers.call_at(self._node.now_ms + delay, self._take_block_if_wanted)
+        self._retry_due = True
 
-    def _take_block_if_wanted(self) -> None:
-        if self._waiters:
-            self._take_block()
+        def due() -> None:
+            self._retry_due = False
+            self.stock_up()
+
+        delay, self._retry_ms = self._retry_ms, min(self._retry_ms * 2, RETRY_MS_MAX)
+        self._node.timers.call_at(self._node.now_ms + delay, due)
 
     def _refuse_all(self, error: ErrorCode) -> None:
         waiters, self._waiters = self._waiters, deque()
