@@ -132,10 +132,11 @@ def test_a_session_that_peers_have_ended_is_followed_by_none_before_they_are_hea
         assert child.line() == "won"
         with children(sqlite_backend, 1, silence=60_000) as (other,):
             assert other.line() == "won"
-            deadline = time.monotonic() + WAIT_S
-            while door.coordination._pings.held() < 2 and time.monotonic() < deadline:
-                time.sleep(0.02)
             pings = door.coordination._pings
+            assert pings._suspicion is not None
+            deadline = time.monotonic() + WAIT_S
+            while len(pings._suspicion._known) < 2 and time.monotonic() < deadline:
+                time.sleep(0.02)
             pings._take_ping = lambda *ping: None  # datagrams have no way to it any more
             assert door.session is not None
             with store.open_database(
@@ -324,6 +325,41 @@ def test_who_hears_half_of_those_that_it_ever_heard() -> None:
     assert not suspicion.hears_half()
     suspicion.heard("b", 0, 60_002)
     assert suspicion.hears_half()
+
+
+@pytest.mark.scenario(85)
+def test_who_hears_nobody_suspects_nobody() -> None:
+    """One of them was heard a little later than the other: that one is silent first."""
+    suspicion = Suspicion(silence_ms=1000, stall_ms=5000, gap_ms=500, presume=False)
+    suspicion.members(["a", "b"], 0)
+    suspicion.heard("a", 0, 0)
+    suspicion.heard("b", 0, 200)
+    assert not suspicion.deaf(499)
+    assert [s for s, _ in suspicion.suspects(1_000)] == ["a"] and suspicion.deaf(1_000)
+    suspicion.heard("b", 0, 1_000)
+    assert [s for s, _ in suspicion.suspects(1_000)] == ["a"] and not suspicion.deaf(1_000)
+    # The session of "a" was ended, and there is another: not heard either.
+    suspicion.members(["b", "A"], 1_100)
+    assert [s for s, _ in suspicion.suspects(2_000)] == ["b"] and suspicion.deaf(2_000)
+    suspicion.heard("A", 0, 2_001)
+    assert not suspicion.deaf(2_001)
+
+
+@pytest.mark.scenario(85)
+def test_who_is_heard_counts_and_not_under_which_session() -> None:
+    """Whoever is cut off may have outlasted the sessions of those that it has heard."""
+    suspicion = Suspicion(silence_ms=1000, stall_ms=5000, gap_ms=500, presume=False)
+    suspicion.members(["a", "b"], 0)
+    for session in "ab":
+        suspicion.heard(session, 0, 10)
+    suspicion.members(["A", "B"], 20)
+    suspicion.listen_anew()
+    assert not suspicion.hears_half()
+    suspicion.heard("A", 0, 30)
+    assert suspicion.hears_half()
+    suspicion.listen_anew()
+    suspicion.members([], 40)
+    assert suspicion.hears_half(), "there is nobody any more"
 
 
 def test_a_killed_process_in_the_middle_of_writes_leaves_a_whole_tree(

@@ -104,10 +104,10 @@ class Pings:
                 return False
             return any(name == session for name, _ in self._suspicion.suspects(now_ms()))
 
-    def held(self) -> int:
-        """How many sessions are held to their pings."""
+    def deaf(self) -> bool:
+        """Whether it is more likely us who is cut off than those who are silent."""
         with self._lock:
-            return 0 if self._suspicion is None else self._suspicion.count
+            return self._suspicion is None or self._suspicion.deaf(now_ms())
 
     def listen_anew(self) -> None:
         """From now on it counts who is heard: see `hears_half`."""
@@ -116,7 +116,7 @@ class Pings:
                 self._suspicion.listen_anew()
 
     def hears_half(self) -> bool:
-        """Whether half of those that ever were heard were so since `listen_anew`."""
+        """Whether half of those that can be heard were so since `listen_anew`."""
         with self._lock:
             return self._suspicion is None or self._suspicion.hears_half()
 

@@ -353,7 +353,7 @@ class ZooKeeperCoordination(CoordinationWorker):
 
     def _expire(self, suspects: list[tuple[str, str]]) -> None:
         """End the sessions that are suspected still, unless it is us who hear nobody."""
-        if self._pings is None or len(suspects) > (self._pings.held() + 1) // 2:
+        if self._pings is None or self._pings.deaf():
             return
         for session, reason in suspects:
             own, tree = self._session, self._tree
