@@ -17,6 +17,7 @@ from tests.scenarios.stage import (
 )
 
 from replog.model.errors import ErrorCode
+from replog.model.inputs import CoordinatorReach
 from replog.model.messages.delete_records import (
     DeleteRecordsPartition,
     DeleteRecordsRequest,
@@ -32,6 +33,7 @@ from replog.model.messages.produce import (
     TopicProduceData,
 )
 from replog.model.messages.update_cluster import UpdateClusterRequest
+from replog.node import producer_ids
 from replog.records.batch import Producer, Record, build_batch
 
 PRODUCER_ID = 4711
@@ -279,8 +281,47 @@ def test_a_broker_without_the_coordinator_gives_ids_that_nobody_else_gives(
     assert len(set(ids)) == len(ids)
 
 
-def take_id(town: Town, broker: int) -> int:
+@pytest.mark.scenario(87)
+@pytest.mark.parametrize("victim", [0, 2], ids=["controller", "other"])
+def test_a_broker_that_has_no_ids_left_asks_the_controller(
+    victim: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(producer_ids, "BLOCK_SIZE", 3)
+    town = a_town()
+    expire_unheard(town, victim)
+    town.post(town.lives[victim], CoordinatorReach(False))
+    town.run(5_000)
+    assert town.controller != victim
+    ids = [take_id(town, broker) for broker in (1, 2, 0, *[victim] * 9)]
+    assert len(set(ids)) == len(ids)
+
+
+@pytest.mark.scenario(87)
+def test_nobody_has_ids_left_and_clients_are_told_to_ask_again(
+    town: Town, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(producer_ids, "BLOCK_SIZE", 1)
+    town.coordinator_down = True
+    for broker in (0, 2):
+        town.post(town.lives[broker], CoordinatorReach(False))
+        ask_id(town, broker)
+    town.run(1)
+    asked = [ask_id(town, broker) for broker in (0, 2)]
+    town.run_until(lambda: all(town.answered(connection) for connection in asked))
+    for connection in asked:
+        answer = town.answer(connection, InitProducerIdResponse)
+        assert ErrorCode(answer.error_code) is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
+
+
+def ask_id(town: Town, broker: int) -> int:
+    """Begin to; returns the connection."""
     request = InitProducerIdRequest(transactional_id=None, transaction_timeout_ms=60_000)
-    answer = town.ask(broker, request, InitProducerIdResponse, version=4)
+    return town.ask_later(broker, request, version=4)
+
+
+def take_id(town: Town, broker: int) -> int:
+    connection = ask_id(town, broker)
+    town.run_until(lambda: town.answered(connection))
+    answer = town.answer(connection, InitProducerIdResponse)
     assert ErrorCode(answer.error_code) is ErrorCode.NONE
     return answer.producer_id

@@ -1,4 +1,5 @@
-"""Clients' admin requests on their way to the controller (any broker takes them).
+"""Clients' admin requests on their way to the controller (any broker takes them), and requests for
+producer ids that this broker can't give.
 
 A request waits here while no controller is known or reachable, and goes to the next one when there
 is another. It is answered by the controller's answer, or with REQUEST_TIMED_OUT when its time is
@@ -33,6 +34,7 @@ from replog.model.messages.delete_topics import DeleteTopicsRequest
 from replog.model.messages.elect_leaders import ElectLeadersRequest
 from replog.model.messages.forward import ForwardRequest, ForwardResponse
 from replog.model.messages.incremental_alter_configs import IncrementalAlterConfigsRequest
+from replog.model.messages.init_producer_id import InitProducerIdRequest
 from replog.model.messages.list_partition_reassignments import (
     ListPartitionReassignmentsRequest,
 )
@@ -45,6 +47,7 @@ from replog.node.handlers import (
     delete_topics,
     elect_leaders,
     incremental_alter_configs,
+    init_producer_id,
     list_partition_reassignments,
 )
 from replog.node.handlers.admin import AdminCall
@@ -101,6 +104,7 @@ ADMIN: dict[int, _AdminApi] = {
             list_partition_reassignments.execute,
             list_partition_reassignments.refuse,
         ),
+        _AdminApi(InitProducerIdRequest, init_producer_id.execute, init_producer_id.refuse),
     )
 }
 
@@ -134,10 +138,12 @@ class Forwarding:
         message: Request,
         *,
         respond: Callable[[Response], None] | None = None,
+        allowed_ms: int | None = None,
     ) -> Message | None:
         """Have the controller carry `message` out, and answer the client with what it says.
 
-        `respond` is given what it says instead, and answers `request` itself.
+        `respond` is given what it says instead, and answers `request` itself. In `allowed_ms`, if
+        not in the time that `message` allows.
         """
         self._start(
             _Pending(
@@ -146,16 +152,19 @@ class Forwarding:
                 respond or (lambda response: node.reply(request, response)),
                 client_id=request.client_id,
                 client_host=request.client_host,
-            )
+            ),
+            allowed_ms,
         )
         return None
 
-    def _start(self, pending: _Pending) -> None:
+    def _start(self, pending: _Pending, allowed_ms: int | None = None) -> None:
         if self._waiting >= WAITING_MAX:
             pending.respond(refuse(pending.message, ErrorCode.REQUEST_TIMED_OUT))
             return
         self._waiting += 1
-        allowed_ms = min(timeout_ms(pending.message), self._node.config.request_timeout_ms)
+        if allowed_ms is None:
+            allowed_ms = timeout_ms(pending.message)
+        allowed_ms = min(allowed_ms, self._node.config.request_timeout_ms)
         pending.deadline_ms = self._node.now_ms + max(allowed_ms, 0)
         self._try(pending)
 

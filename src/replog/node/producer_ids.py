@@ -63,6 +63,11 @@ class ProducerIds:
         self._retry_ms = RETRY_MS_MIN
         self._waiters: deque[_Waiter] = deque()
 
+    @property
+    def in_stock(self) -> bool:
+        """Whether an id can be given without the coordinator."""
+        return self._next < self._end or self._following is not None
+
     def stock_up(self) -> None:
         """Have a block in reserve, if there is none: the coordinator can be asked now."""
         if self._following is None:

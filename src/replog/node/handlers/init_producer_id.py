@@ -3,10 +3,11 @@
 Versions: 2 flexible, 3 the producer may name the id and epoch it had (KIP-360), 4 PRODUCER_FENCED
 where INVALID_PRODUCER_EPOCH was, 5 transactions of the second kind (KIP-890).
 
-Without a transactional id every request gets a new id with epoch 0, whatever it names, as in Kafka.
-With one, the coordinator of that id gives the same producer id with the next epoch, which fences
-the producer before. Transactions themselves are not served yet: AddPartitionsToTxn and EndTxn are
-not advertised, and transactional batches are refused.
+Without a transactional id every request gets a new id with epoch 0, whatever it names, as in Kafka;
+a broker that has none left and can't reach the coordinator has the controller give one. With a
+transactional id, the coordinator of that id gives the same producer id with the next epoch, which
+fences the producer before. Transactions themselves are not served yet: AddPartitionsToTxn and
+EndTxn are not advertised, and transactional batches are refused.
 """
 
 from __future__ import annotations
@@ -21,10 +22,13 @@ from replog.core.transaction.identity import (
 )
 from replog.model.errors import ErrorCode
 from replog.model.inputs import Received
+from replog.model.messages import Response
 from replog.model.messages.init_producer_id import (
     InitProducerIdRequest,
     InitProducerIdResponse,
 )
+from replog.node.handlers.admin import AdminCall
+from replog.node.producer_ids import WAIT_MS_MAX
 
 if TYPE_CHECKING:
     from replog.node.node import Node
@@ -40,7 +44,7 @@ def handle(
     if error is not ErrorCode.NONE:
         return _refused(request, error)
     if message.transactional_id is None:
-        _idempotent(node, request)
+        _idempotent(node, request, message)
     else:
         _transactional(node, request, message, message.transactional_id)
     return None
@@ -60,14 +64,36 @@ def _fault(node: Node, message: InitProducerIdRequest) -> ErrorCode:
     return ErrorCode.NONE
 
 
-def _idempotent(node: Node, request: Received) -> None:
+def execute(node: Node, message: InitProducerIdRequest, call: AdminCall) -> None:
+    """Give an id on the controller, for another broker; `call` is answered exactly once."""
+
+    def done(error: ErrorCode, producer_id: int) -> None:
+        if error is ErrorCode.NONE:
+            call.answer(InitProducerIdResponse(producer_id=producer_id, producer_epoch=0))
+        else:
+            call.answer(refuse(message, error))
+
+    node.producer_ids.take(done)
+
+
+def refuse(message: InitProducerIdRequest, error: ErrorCode) -> Response:
+    """The answer when the controller gives none; that none is there is told as in Kafka."""
+    if error is ErrorCode.REQUEST_TIMED_OUT:
+        error = ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
+    return _no_id(error)
+
+
+def _idempotent(node: Node, request: Received, message: InitProducerIdRequest) -> None:
     def done(error: ErrorCode, producer_id: int) -> None:
         if error is ErrorCode.NONE:
             node.reply(request, InitProducerIdResponse(producer_id=producer_id, producer_epoch=0))
         else:
             node.reply(request, _refused(request, error))
 
-    node.producer_ids.take(done)
+    if node.membership.coordinator_away_ms >= 0 and not node.producer_ids.in_stock:
+        node.forwarding.pass_on(node, request, message, allowed_ms=WAIT_MS_MAX)
+    else:
+        node.producer_ids.take(done)
 
 
 def _transactional(
@@ -94,6 +120,10 @@ def _transactional(
 def _refused(request: Received, error: ErrorCode) -> InitProducerIdResponse:
     if error is ErrorCode.PRODUCER_FENCED and request.version < FIRST_VERSION_WITH_FENCED:
         error = ErrorCode.INVALID_PRODUCER_EPOCH
+    return _no_id(error)
+
+
+def _no_id(error: ErrorCode) -> InitProducerIdResponse:
     return InitProducerIdResponse(
         error_code=error, producer_id=NO_PRODUCER_ID, producer_epoch=NO_PRODUCER_EPOCH
     )
