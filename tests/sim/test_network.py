@@ -5,13 +5,22 @@ from typing import Any
 
 import pytest
 
-from replog.model.messages.fetch import FetchableTopicResponse, FetchResponse, PartitionData
+from replog.log.disk import DiskFile
+from replog.model.inputs import ConnectionClosed, Received
+from replog.model.messages import Message
+from replog.model.messages.fetch import (
+    FetchableTopicResponse,
+    FetchRequest,
+    FetchResponse,
+    PartitionData,
+)
 from replog.model.records import FileRange
 from replog.sim.chance import Chance
+from replog.sim.connection import Connection
 from replog.sim.mem_disk import MemDisk
 from replog.sim.network import EndOfStream, Network, Pipe, Weather
 from replog.sim.schedule import Schedule, Target
-from replog.sim.transfer import Parcel
+from replog.sim.transfer import Parcel, Plain
 from replog.sim.violation import Violation
 
 
@@ -152,14 +161,81 @@ def test_a_link_that_drips_has_a_pause_after_each_message() -> None:
     assert bench.got[-1][0] - began < 99.0
 
 
+def some_records(name: str) -> DiskFile:
+    file = MemDisk().open(name, create=True)
+    file.append((b"records",))
+    return file
+
+
+def fetched(file: DiskFile) -> FetchResponse:
+    part = PartitionData(partition_index=0, records=FileRange(file, 0, 7))
+    return FetchResponse(responses=[FetchableTopicResponse(partitions=[part])])
+
+
 def test_an_answer_whose_file_was_cut_before_it_was_read_is_told_apart() -> None:
     """A process that dies in the step that cut it sends it no more."""
-    file = MemDisk().open("f", create=True)
-    file.append((b"records",))
-    part = PartitionData(partition_index=0, records=FileRange(file, 0, 7))
-    parcel = Parcel(FetchResponse(responses=[FetchableTopicResponse(partitions=[part])]))
+    file = some_records("f")
+    parcel = Parcel(fetched(file))
     assert not parcel.changed
     file.truncate(3)
     assert parcel.changed
     with pytest.raises(Violation, match="never change"):
         parcel.freeze()
+
+
+class Ends:
+    """Both ends of a connection: a client that asks twice, and a broker that answers when told."""
+
+    def __init__(self) -> None:
+        self.connections: dict[int, Connection] = {}
+        self.taken: list[Received] = []
+        self.answers: list[Message] = []
+        self.over = ""
+
+    def greeted(self, connection: Connection) -> None:
+        connection.welcome(1)
+
+    def connected(self, connection: Connection, acceptor_epoch: int) -> None:
+        for _ in range(2):
+            connection.ask(FetchRequest(), 12)
+
+    def arrived(self, event: Received | ConnectionClosed) -> None:
+        if isinstance(event, Received):
+            self.taken.append(event)
+
+    def answered(self, connection: Connection, message: Message) -> None:
+        self.answers.append(message)
+
+    def closed(self, connection: Connection, reason: str) -> None:
+        self.over = reason
+
+
+@pytest.mark.parametrize("answered", [(1, 2), (1,)], ids=["both left", "one waits for its turn"])
+def test_two_logs_that_one_step_cuts_are_told_of_one_after_the_other(
+    answered: tuple[int, ...],
+) -> None:
+    """What is told first is not what the first answer holds."""
+    bench, ends = Bench(), Ends()
+    connection = Connection(
+        bench.network,
+        7,
+        ends,
+        link=("a", "b"),
+        find=lambda: ends,
+        courier=Plain(),
+        client_id="c",
+    )
+    bench.schedule.run_until(1_000.0)
+    assert [request.token for request in ends.taken] == [1, 2]
+    files = [some_records("first"), some_records("second")]
+    for token, file in zip((1, 2), files, strict=True):
+        if token in answered:
+            connection.answer(token, fetched(file))
+    if len(answered) == 1:
+        connection.slots[0].answer = Parcel(fetched(files[1]))
+    for file in files:
+        file.truncate(0)
+    assert connection.invalidate(files[1], 0)
+    assert not connection.invalidate(files[0], 0), "it is closed"
+    bench.schedule.run_until(2_000.0)
+    assert ends.answers == [] and ends.over == "the log was truncated"

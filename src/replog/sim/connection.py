@@ -197,16 +197,20 @@ class Connection:
 
     def invalidate(self, file: object, position: int) -> bool:
         """Close when an answer that has not arrived holds bytes of `file` from `position` on."""
-        under_way = [item for _, item in self._backward.items]
-        for index, item in enumerate(under_way):
-            if isinstance(item, Answer) and item.parcel.touches(file, position):
-                self.refuse("the log was truncated", keep=index)
-                return True
-        for slot in self.slots:
-            if slot.answer is not None and slot.answer.touches(file, position):
-                self.refuse("the log was truncated")
-                return True
-        return False
+        under_way = [
+            item.parcel if isinstance(item, Answer) else None for _, item in self._backward.items
+        ]
+        to_come = [slot.answer for slot in self.slots]
+        if not any(parcel and parcel.touches(file, position) for parcel in (*under_way, *to_come)):
+            return False
+        # The step may have cut further logs, of which is told next: answers before may be of those.
+        kept = (
+            index
+            for index, parcel in enumerate(under_way)
+            if parcel and (parcel.touches(file, position) or parcel.changed)
+        )
+        self.refuse("the log was truncated", keep=next(kept, None))
+        return True
 
     def _reached_acceptor(self, item: Any) -> None:
         if isinstance(item, _Greeting):
