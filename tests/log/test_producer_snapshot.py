@@ -171,6 +171,19 @@ def test_one_that_was_begun_before_a_cut_is_not_kept() -> None:
     assert names(disk) == [f"{4:020d}.snapshot"]
 
 
+def test_two_of_one_offset_are_written_at_once() -> None:
+    disk = MemDisk()
+    log = open_log(disk)
+    append(log, batch(1))
+    first, second = log.snapshots.begin(1), log.snapshots.begin(1)
+    first([entry(0)])
+    second([entry(0)])
+    for work in (first, second):
+        log.snapshots.keep(work, frozenset([0]))
+        assert newest(log) == (1, [entry(0)])
+    assert names(disk) == [f"{1:020d}.snapshot"]
+
+
 def test_beginning_anew_forgets_all() -> None:
     log = open_log(MemDisk())
     for _ in range(4):

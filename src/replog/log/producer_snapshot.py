@@ -99,12 +99,13 @@ class ProducerSnapshots:
     """The snapshots of one log. `offsets` are those on disk, rising; a power cut takes none up to
     `synced`, which is -1 as long as that is not known of any."""
 
-    __slots__ = ("_cuts", "_directory", "_disk", "_under_way", "offsets", "synced")
+    __slots__ = ("_begun", "_cuts", "_directory", "_disk", "_under_way", "offsets", "synced")
 
     def __init__(self, disk: Disk, directory: str) -> None:
         self._disk = disk
         self._directory = directory
         self._cuts = 0  # of the log so far: a snapshot begun before one may tell of what is gone
+        self._begun = 0  # snapshots so far
         self._under_way: list[SnapshotWrite] = []
         self.offsets: list[int] = []
         self.synced = -1
@@ -138,7 +139,8 @@ class ProducerSnapshots:
 
     def begin(self, offset: int) -> SnapshotWrite:
         """The work of writing the state below `offset`, for another thread; then `keep`."""
-        aside = f"{self._path(offset)}.{self._cuts}.tmp"  # one of before a cut may still be written
+        self._begun += 1  # another one of this offset may still be written, or of before a cut
+        aside = f"{self._path(offset)}.{self._begun}.tmp"
         work = SnapshotWrite(self._disk, aside, offset=offset, cuts=self._cuts)
         self._under_way.append(work)
         return work
