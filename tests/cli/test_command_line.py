@@ -83,6 +83,61 @@ def test_a_wrong_option_is_one_helpful_line() -> None:
     assert "--partitions" in done.stderr and done.stderr.count("\n") == 1
 
 
+@pytest.mark.parametrize(
+    ("words", "hint"),
+    [
+        (("status", "--watch", "--interval", "nan"), "--interval"),
+        (("reassign", "status", "--interval", "0"), "--interval"),
+        (("status", "--interval", "1e300"), "--interval"),
+        (("topic", "create", "t", "--partitions", "99999999999"), "too large"),
+        (("topic", "create", "t", "--replication-factor", "40000"), "too large"),
+        (("topic", "alter", "t", "--partitions", "99999999999"), "too large"),
+        (("produce", "t", "--partition", "99999999999"), "too large"),
+        (("group", "reset", "g", "--topic", "t", "--to-offset", "9" * 30), "too large"),
+        (("group", "reset", "g", "--topic", "t", "--shift-by", "9" * 30), "too large"),
+        (("down", "--data", ""), "is empty"),
+        (("status", "--bootstrap-server", " "), "is empty"),
+        (("status", "--bootstrap-server", "localhost"), "is not HOST:PORT"),
+        (("status", "--bootstrap-server", "localhost:99999"), "is not HOST:PORT"),
+        (("up", "--detach", "--set", "log.dirs=/x"), "each broker has its own"),
+    ],
+)
+def test_a_value_that_cannot_be_meant_is_a_wrong_command_line(
+    words: tuple[str, ...], hint: str, tmp_path: Path
+) -> None:
+    done = replog(*words, home=tmp_path)
+    assert done.returncode == 2 and not done.stdout
+    assert hint in done.stderr and done.stderr.count("\n") == 1
+
+
+@pytest.mark.parametrize("closed", ["<&-", ">&-", "2>&-", "<&- >&- 2>&-"])
+def test_closed_streams_are_no_error(closed: str) -> None:
+    command = f"{sys.executable} -m replog --version {closed}"
+    done = subprocess.run(["/bin/sh", "-c", command], capture_output=True, text=True, timeout=60)
+    assert (done.returncode, done.stderr) == (0, "")
+
+
+def test_output_that_cannot_be_written_is_one_line() -> None:
+    with open("/dev/full", "w", encoding="utf-8") as full:
+        done = subprocess.run(
+            [sys.executable, "-m", "replog", "--help"],
+            stdout=full,
+            stderr=subprocess.PIPE,
+            text=True,
+            timeout=60,
+        )
+    assert (done.returncode, done.stderr) == (
+        1,
+        "replog: can't write: No space left on device\n",
+    )
+
+
+def test_a_scenario_that_is_not_there_is_named_once(tmp_path: Path) -> None:
+    done = replog("sim", "--scenario", "/nosuch")
+    assert done.returncode == 1
+    assert done.stderr == "replog sim: /nosuch: No such file or directory\n"
+
+
 def test_without_any_cluster_the_way_out_is_named(tmp_path: Path) -> None:
     done = replog("topic", "list", home=tmp_path)
     assert done.returncode == 1 and not done.stdout
@@ -112,6 +167,16 @@ def test_partitions_are_shown_in_ranges() -> None:
     given = [TopicPartition("b", 0), *(TopicPartition("a", index) for index in (4, 0, 1, 2, 7))]
     assert in_ranges(given) == "a:0-2,4,7 b:0"
     assert in_ranges([]) == ""
+
+
+def test_names_of_strangers_stay_in_their_cell() -> None:
+    shown = columns(("GROUP", "N"), [("a\x1b[2J\nb", 1), ("日本", 2), ("ü", 3)])
+    assert shown.splitlines() == [
+        "GROUP        N",
+        "a\\x1b[2J\\nb  1",
+        "日本         2",
+        "ü            3",
+    ]
 
 
 def test_columns_are_aligned() -> None:

@@ -57,6 +57,27 @@ def test_lines_come_back_as_they_went_in(cluster: Cluster, topic: str) -> None:
     assert done.stdout.splitlines() == ["0[]plain", "1[]", "2[k1]v1", "3[k2]v:2", "4[]night ☾"]
 
 
+def test_a_line_that_is_too_large_keeps_no_other_back(cluster: Cluster, topic: str) -> None:
+    cluster.create_topic(topic, partitions=1)
+    lines = b"before\n" + b"x" * 3_000_000 + b"\nafter\n"
+    done = cluster.try_to("produce", topic, stdin=lines)
+    assert done.returncode == 1 and done.stderr.count("\n") == 1
+    assert "1 records refused" in done.stderr and "too large" in done.stderr
+    assert cluster.try_to("consume", topic, "-e").stdout == "before\nafter\n"
+
+
+@pytest.mark.parametrize(("limit", "size"), [(2_000, 1_000), (4_000_000, 3_000_000)])
+def test_the_topic_decides_what_is_too_large(
+    cluster: Cluster, topic: str, limit: int, size: int
+) -> None:
+    config = ("--config", f"max.message.bytes={limit}")
+    cluster.run("topic", "create", topic, "--partitions", "1", *config)
+    lines = [str(n) * (size // len(str(n))) for n in range(5)]
+    done = cluster.try_to("produce", topic, stdin="\n".join(lines).encode())
+    assert (done.returncode, done.stderr) == (0, "")
+    assert cluster.try_to("consume", topic, "-e").stdout.splitlines() == lines
+
+
 def test_consume_begins_and_ends_where_it_is_told(cluster: Cluster, topic: str) -> None:
     cluster.create_topic(topic, partitions=1)
     cluster.try_to("produce", topic, stdin=b"".join(b"%d\n" % n for n in range(10)))

@@ -14,7 +14,7 @@ from replog.cli.options import (
     add_cluster,
     add_format,
     examples,
-    not_negative,
+    partition_number,
     positive,
 )
 from replog.cli.produce import require_topic
@@ -43,7 +43,9 @@ def consume_options(parser: Parser) -> None:
         metavar="beginning|end|N",
         help="where to begin (default: beginning; with --group, only when it has no position yet)",
     )
-    parser.add_argument("-p", "--partition", type=not_negative, metavar="N", help="only this one")
+    parser.add_argument(
+        "-p", "--partition", type=partition_number, metavar="N", help="only this one"
+    )
     parser.add_argument("-e", "--exit", action="store_true", help="exit at the end of the topic")
     parser.add_argument("-c", "--count", type=positive, metavar="N", help="exit after N records")
     parser.add_argument("-g", "--group", metavar="NAME", help="consume in this group, and commit")

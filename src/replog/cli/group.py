@@ -6,7 +6,7 @@ from replog.cli.cluster_view import explain
 from replog.cli.errors import OK, Failure
 from replog.cli.group_view import GroupView, coordinator, describe, list_groups, patiently
 from replog.cli.options import Arguments, Parser, add_cluster, add_format, examples
-from replog.cli.output import columns, print_json, terminal_width
+from replog.cli.output import columns, print_json, printable, terminal_width
 from replog.cli.partition_names import by_topic, in_ranges, resolve
 from replog.cli.target import connect
 from replog.model.errors import ErrorCode
@@ -90,7 +90,7 @@ def show(arguments: Arguments) -> int:
 def _as_text(view: GroupView, *, members: bool) -> str:
     lags = [position.lag for position in view.positions if position.lag is not None]
     head = (
-        f"{view.group}  state {view.state}  protocol {view.protocol or '-'}  "
+        f"{printable(view.group)}  state {view.state}  protocol {view.protocol or '-'}  "
         f"coordinator {view.coordinator}  members {len(view.members)}  lag {sum(lags)}"
     )
     if members:

@@ -13,7 +13,15 @@ from replog.cli.group_view import (
     offsets_at,
     patiently,
 )
-from replog.cli.options import Arguments, Parser, add_cluster, add_format, examples, not_negative
+from replog.cli.options import (
+    Arguments,
+    Parser,
+    add_cluster,
+    add_format,
+    difference,
+    examples,
+    not_negative,
+)
 from replog.cli.output import columns, print_json
 from replog.cli.partition_names import by_topic, resolve
 from replog.cli.target import connect
@@ -51,7 +59,9 @@ def reset_options(parser: Parser) -> None:
         metavar="WHEN",
         help="the first record of that time or later (ISO 8601; local time unless it has a zone)",
     )
-    to.add_argument("--shift-by", type=int, metavar="N", help="from where it stands; may be < 0")
+    to.add_argument(
+        "--shift-by", type=difference, metavar="N", help="from where it stands; may be < 0"
+    )
     parser.add_argument(
         "--dry-run", action="store_true", help="print what would be, change nothing"
     )

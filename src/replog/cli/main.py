@@ -7,6 +7,7 @@ stderr.
 import argparse
 import difflib
 import importlib
+import io
 import os
 import sys
 from typing import NoReturn
@@ -34,11 +35,19 @@ class Parser(argparse.ArgumentParser):
 
 def main(words: list[str] | None = None) -> NoReturn:
     """Run the command line and end the process with its exit code."""
-    code = run(sys.argv[1:] if words is None else words)
+    _open_what_is_closed()
     try:
+        code = run(sys.argv[1:] if words is None else words)
         sys.stdout.flush()
     except BrokenPipeError:
         _forget_stdout()
+        code = OK
+    except KeyboardInterrupt:  # while modules are loaded, or output is written
+        code = FAILED
+    except OSError as error:
+        print(f"replog: can't write: {error.strerror}", file=sys.stderr)
+        _forget_stdout()
+        code = FAILED
     sys.exit(code)
 
 
@@ -66,16 +75,37 @@ def run(words: list[str]) -> int:
         print(f"replog {command.name}: {failure}", file=sys.stderr)
         return failure.exit_code
     except BrokenPipeError:
+        raise
+    except OSError as error:
+        print(f"replog {command.name}: {_said(error)}", file=sys.stderr)
         _forget_stdout()
-        return OK
+        return FAILED
     except KeyboardInterrupt:
         print(f"replog {command.name}: interrupted", file=sys.stderr)
         return FAILED
     return int(code)
 
 
+def _said(error: OSError) -> str:
+    named = f"{error.filename}: " if error.filename else ""
+    return f"{named}{error.strerror or error}"
+
+
+def _open_what_is_closed() -> None:
+    """Stand in for standard streams that whoever started us has closed, and let no name of a topic
+    or a group end a command because the terminal can't show it."""
+    for number, name, mode in ((0, "stdin", "r"), (1, "stdout", "w"), (2, "stderr", "w")):
+        if getattr(sys, name) is None:
+            while os.open(os.devnull, os.O_RDWR) < number:
+                pass  # the lowest number that is free comes first
+            setattr(sys, name, os.fdopen(number, mode, encoding="utf-8", closefd=False))
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="backslashreplace")
+
+
 def _forget_stdout() -> None:
-    # Who read our output has seen enough (`| head`). Flushing at exit must not complain again.
+    # Nobody takes our output, or nobody wants more (`| head`). Flushing at exit must not complain.
     os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
 
 

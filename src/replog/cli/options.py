@@ -1,6 +1,10 @@
 """Options that several commands share, and the examples at the end of each `--help`."""
 
 import argparse
+import threading
+from collections.abc import Callable
+
+INT16_MAX, INT32_MAX, INT64_MAX = 2**15 - 1, 2**31 - 1, 2**63 - 1
 
 Arguments = argparse.Namespace
 Parser = argparse.ArgumentParser
@@ -23,6 +27,7 @@ def add_format(parser: Parser) -> None:
 def add_data(parser: Parser) -> None:
     parser.add_argument(
         "--data",
+        type=something,
         metavar="DIR",
         help="the cluster's data folder (default: that of the last 'replog up')",
     )
@@ -31,6 +36,7 @@ def add_data(parser: Parser) -> None:
 def add_bootstrap(parser: Parser) -> None:
     parser.add_argument(
         "--bootstrap-server",
+        type=something,
         metavar="HOST:PORT[,...]",
         help="any broker of the cluster (default: the brokers of the last 'replog up')",
     )
@@ -42,20 +48,26 @@ def add_cluster(parser: Parser) -> None:
     add_data(parser)
 
 
-def positive(text: str) -> int:
-    """A whole number from 1 on."""
-    number = int(text)
-    if number < 1:
-        raise argparse.ArgumentTypeError(f"{text} is not a number from 1 on")
+def _whole(low: int, high: int) -> Callable[[str], int]:
+    """What reads a whole number between these, as the protocol has it."""
+
+    def number(text: str) -> int:  # argparse shows the name: "invalid number value: 'x'"
+        found = int(text)
+        if found < low:
+            raise argparse.ArgumentTypeError(f"{text} is not a number from {low} on")
+        if found > high:
+            raise argparse.ArgumentTypeError(f"{text} is too large: {high} is the limit")
+        return found
+
     return number
 
 
-def not_negative(text: str) -> int:
-    """A whole number from 0 on."""
-    number = int(text)
-    if number < 0:
-        raise argparse.ArgumentTypeError(f"{text} is not a number from 0 on")
-    return number
+positive = _whole(1, INT64_MAX)
+not_negative = _whole(0, INT64_MAX)
+difference = _whole(-INT64_MAX, INT64_MAX)
+partition_count = _whole(1, INT32_MAX)
+partition_number = _whole(0, INT32_MAX)
+replica_count = _whole(1, INT16_MAX)
 
 
 def port(text: str) -> int:
@@ -66,9 +78,19 @@ def port(text: str) -> int:
     return number
 
 
-# argparse names the type in its message: "invalid ... value: 'x'"
-positive.__name__ = not_negative.__name__ = "number"
-port.__name__ = "port"
+def seconds(text: str) -> float:
+    """How long to wait between two looks."""
+    number = float(text)
+    if not 0 < number <= threading.TIMEOUT_MAX:
+        raise argparse.ArgumentTypeError(f"{text} is not a number of seconds, more than 0")
+    return number
+
+
+def something(text: str) -> str:
+    """Not the empty string: `--data "$FOLDER"` must not mean another cluster when that is unset."""
+    if not text.strip():
+        raise argparse.ArgumentTypeError("is empty")
+    return text
 
 
 def add_coordinator(parser: Parser) -> None:

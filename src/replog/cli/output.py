@@ -3,6 +3,7 @@
 import json
 import shutil
 import sys
+import unicodedata
 from collections.abc import Collection, Iterable, Sequence
 
 GAP = "  "
@@ -22,12 +23,12 @@ def columns(
     `terminal_width()`, so that this happens for people only, and a file or a pipe gets all of it.
     """
     cells = [list(header), *([_text(value) for value in row] for row in rows)]
-    widths = [max(len(row[i]) for row in cells) for i in range(len(header))]
+    widths = [max(_width(row[i]) for row in cells) for i in range(len(header))]
     if width is not None:
         _shrink(widths, [i for i, name in enumerate(header) if name in shrinking], width)
     return "\n".join(
         GAP.join(
-            _cut(cell, size).ljust(size) for cell, size in zip(row, widths, strict=True)
+            _filled(_cut(cell, size), size) for cell, size in zip(row, widths, strict=True)
         ).rstrip()
         for row in cells
     )
@@ -49,10 +50,32 @@ def _shrink(widths: list[int], shrinking: Sequence[int], width: int) -> None:
 
 def _cut(cell: str, size: int) -> str:
     """Without some of its middle: generated names differ in their ends."""
-    if len(cell) <= size:
+    if _width(cell) <= size:
         return cell
     tail = size // 3
     return f"{cell[: size - 1 - tail]}…{cell[-tail:]}"
+
+
+def _filled(cell: str, size: int) -> str:
+    return cell + " " * (size - _width(cell))
+
+
+def _width(text: str) -> int:
+    """How many places of a terminal's line it takes."""
+    if text.isascii():
+        return len(text)
+    return sum(
+        0 if unicodedata.combining(c) else 2 if unicodedata.east_asian_width(c) in "WF" else 1
+        for c in text
+    )
+
+
+def printable(text: str) -> str:
+    """With escapes for what would move the cursor or begin a line: names of groups, members and
+    clients may be anything."""
+    if text.isprintable():
+        return text
+    return "".join(c if c.isprintable() else repr(c)[1:-1] for c in text)
 
 
 def ids(numbers: Iterable[int]) -> str:
@@ -66,4 +89,4 @@ def print_json(value: object) -> None:
 
 
 def _text(value: object) -> str:
-    return "-" if value is None else str(value)
+    return "-" if value is None else printable(str(value))

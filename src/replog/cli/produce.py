@@ -12,13 +12,21 @@ from replog.cli.options import (
     add_cluster,
     add_format,
     examples,
-    not_negative,
+    partition_number,
 )
 from replog.cli.target import bootstrap_servers, connect
 from replog.cli.traffic import client_library
+from replog.model.config_resources import ResourceType
 from replog.model.errors import ErrorCode
+from replog.model.messages.describe_configs import (
+    DescribeConfigsRequest,
+    DescribeConfigsResource,
+    DescribeConfigsResponse,
+)
 
 ERRORS_SHOWN_MAX = 5
+RECORD_BYTES_MAX = 1_000_000_000  # that librdkafka can be told
+BATCH_BYTES = 1_000_000  # its default
 
 
 def produce_options(parser: Parser) -> None:
@@ -37,7 +45,7 @@ def produce_options(parser: Parser) -> None:
     )
     parser.add_argument(
         "--partition",
-        type=not_negative,
+        type=partition_number,
         metavar="N",
         help="write to this partition (default: by key, or spread)",
     )
@@ -53,6 +61,7 @@ def produce(arguments: Arguments) -> int:
     """Write stdin to the topic; 1 when any record was refused."""
     library = client_library()
     require_topic(arguments)
+    largest = _largest_batch(arguments)
     client = library.Producer(
         {
             "bootstrap.servers": bootstrap_servers(arguments),
@@ -60,6 +69,9 @@ def produce(arguments: Arguments) -> int:
             "enable.idempotence": arguments.acks == "all",
             "compression.type": arguments.compression,
             "linger.ms": 5,
+            # The topic decides what is too large, and a batch has to fit as well as a record.
+            "message.max.bytes": RECORD_BYTES_MAX,
+            "batch.size": min(BATCH_BYTES, largest),
             "log_level": 0,
             "error_cb": lambda error: None,
         }
@@ -77,6 +89,9 @@ def produce(arguments: Arguments) -> int:
                 break
             except BufferError:
                 client.poll(0.1)
+            except library.KafkaException as error:
+                outcome.answered(error.args[0], None)
+                break
         client.poll(0)
     outcome.unanswered = client.flush(120)
     return outcome.report(arguments)
@@ -96,6 +111,25 @@ def require_topic(arguments: Arguments) -> list[int]:
     if found.error_code and unfit:
         raise Failure(f"topic {name!r}: {explain(found.error_code)}")
     return sorted(partition.partition_index for partition in found.partitions)
+
+
+def _largest_batch(arguments: Arguments) -> int:
+    """`max.message.bytes` of the topic."""
+    message = DescribeConfigsRequest(
+        resources=[
+            DescribeConfigsResource(
+                resource_type=ResourceType.TOPIC,
+                resource_name=arguments.topic,
+                configuration_keys=["max.message.bytes"],
+            )
+        ]
+    )
+    with connect(arguments) as client:
+        answer = client.call(message)
+    if isinstance(answer, DescribeConfigsResponse):
+        for config in (config for result in answer.results for config in result.configs):
+            return max(1, int(config.value or BATCH_BYTES))
+    return BATCH_BYTES
 
 
 def _split(line: bytes, separator: bytes | None) -> tuple[bytes | None, bytes]:

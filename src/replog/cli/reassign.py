@@ -6,7 +6,15 @@ from collections.abc import Sequence
 
 from replog.cli.cluster_view import explain, metadata, topics
 from replog.cli.errors import OK, Failure, UsageError
-from replog.cli.options import Arguments, Parser, add_cluster, add_format, examples, positive
+from replog.cli.options import (
+    Arguments,
+    Parser,
+    add_cluster,
+    add_format,
+    examples,
+    replica_count,
+    seconds,
+)
 from replog.cli.output import columns, ids, print_json
 from replog.cli.partition_names import parse, resolve
 from replog.cli.reassign_plan import Move, as_json, read, spread
@@ -42,7 +50,7 @@ def plan_options(parser: Parser) -> None:
         "--brokers", metavar="ID,ID", help="where replicas may be (default: all live brokers)"
     )
     parser.add_argument(
-        "--replication-factor", type=positive, metavar="N", help="default: as it is"
+        "--replication-factor", type=replica_count, metavar="N", help="default: as it is"
     )
     add_cluster(parser)
     add_format(parser)
@@ -210,7 +218,7 @@ def _add_waiting(parser: Parser) -> None:
     )
     parser.add_argument(
         "--interval",
-        type=float,
+        type=seconds,
         default=1.0,
         metavar="S",
         help="seconds between looks (default: 1)",
@@ -219,8 +227,6 @@ def _add_waiting(parser: Parser) -> None:
 
 def status(arguments: Arguments) -> int:
     """Print every move that is under way. Rates come from two looks."""
-    if arguments.interval <= 0:
-        raise UsageError("--interval takes seconds, more than 0")
     with connect(arguments) as client:
         if arguments.wait:
             _wait(client, arguments)

@@ -97,7 +97,9 @@ def run_scenario(file: str, how: How) -> int:
     """Run what a file says. Returns the exit code. Raises Failure when it is no scenario."""
     try:
         scenario = from_text(Path(file).read_text(encoding="utf-8"))
-    except (OSError, UnicodeDecodeError, BadScenario) as error:
+    except OSError as error:
+        raise Failure(f"{file}: {error.strerror}") from error
+    except (UnicodeDecodeError, BadScenario) as error:
         raise Failure(f"{file}: {error}") from error
     outcome = simulate(scenario.plan)
     summary = _Summary(file)

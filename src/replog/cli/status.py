@@ -16,8 +16,8 @@ from replog.cli.cluster_view import (
     topics,
     troubles,
 )
-from replog.cli.errors import OK, Failure, UsageError
-from replog.cli.options import Arguments, Parser, add_cluster, add_format, examples
+from replog.cli.errors import OK, Failure
+from replog.cli.options import Arguments, Parser, add_cluster, add_format, examples, seconds
 from replog.cli.output import columns, print_json
 from replog.cli.target import connect, data_folder, local_cluster
 from replog.cli.topic import summary, topic_table
@@ -32,7 +32,7 @@ def status_options(parser: Parser) -> None:
     examples(parser, "replog status", "replog status --watch", "replog status --format json")
     parser.add_argument("--watch", action="store_true", help="show it anew until Ctrl-C")
     parser.add_argument(
-        "--interval", type=float, default=1.0, metavar="S", help="seconds between (default: 1)"
+        "--interval", type=seconds, default=1.0, metavar="S", help="seconds between (default: 1)"
     )
     add_cluster(parser)
     add_format(parser)
@@ -40,8 +40,6 @@ def status_options(parser: Parser) -> None:
 
 def status(arguments: Arguments) -> int:
     """Print the state of the cluster, once or for ever."""
-    if arguments.interval <= 0:
-        raise UsageError("--interval takes seconds, more than 0")
     if not arguments.watch:
         _print(_look(arguments), arguments.format)
         return OK

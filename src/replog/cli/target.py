@@ -4,9 +4,9 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from replog.cli.errors import Failure
+from replog.cli.errors import Failure, UsageError
 from replog.cli.options import Arguments
-from replog.runtime.client import AdminClient, ClientError
+from replog.runtime.client import AdminClient, ClientError, parse_bootstrap
 from replog.runtime.last_up import last_up
 from replog.runtime.local_cluster import ClusterError, LocalCluster
 
@@ -41,6 +41,10 @@ def bootstrap_servers(arguments: Arguments) -> str:
     """`host:port,...` of brokers to begin with. Raises Failure when nothing names a cluster."""
     given = getattr(arguments, "bootstrap_server", None)
     if given:
+        try:
+            parse_bootstrap(given)
+        except ClientError as error:
+            raise UsageError(f"--bootstrap-server: {error}") from error
         return str(given)
     if data_folder(arguments) is None:
         raise Failure(NO_CLUSTER)

@@ -3,7 +3,7 @@
 from replog.cli.alterations import add_alterations, alter, alterations
 from replog.cli.cluster_view import explain
 from replog.cli.errors import OK, Failure, UsageError
-from replog.cli.options import Arguments, Parser, add_cluster, add_format, examples, positive
+from replog.cli.options import Arguments, Parser, add_cluster, add_format, examples, partition_count
 from replog.cli.output import print_json
 from replog.cli.target import CALL_TIMEOUT_S, connect
 from replog.model.config_resources import ResourceType
@@ -26,7 +26,7 @@ def alter_topic_options(parser: Parser) -> None:
     parser.add_argument("topic", metavar="TOPIC")
     parser.add_argument(
         "--partitions",
-        type=positive,
+        type=partition_count,
         metavar="N",
         help="how many it has then; never fewer. Keys go to other partitions from then on",
     )

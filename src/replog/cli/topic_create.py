@@ -9,7 +9,8 @@ from replog.cli.options import (
     add_format,
     examples,
     not_negative,
-    positive,
+    partition_count,
+    replica_count,
     settings,
 )
 from replog.cli.output import print_json
@@ -40,11 +41,14 @@ def create_options(parser: Parser) -> None:
     )
     parser.add_argument("topic", metavar="TOPIC")
     parser.add_argument(
-        "--partitions", type=positive, metavar="N", help="default: num.partitions of the broker"
+        "--partitions",
+        type=partition_count,
+        metavar="N",
+        help="default: num.partitions of the broker",
     )
     parser.add_argument(
         "--replication-factor",
-        type=positive,
+        type=replica_count,
         metavar="N",
         help="default: default.replication.factor of the broker",
     )

@@ -6,7 +6,7 @@ from pathlib import Path
 from types import FrameType
 from typing import TYPE_CHECKING
 
-from replog.cli.errors import OK, Failure
+from replog.cli.errors import OK, Failure, UsageError
 from replog.cli.options import (
     Arguments,
     Parser,
@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 
 READY_TIMEOUT_S = 30.0
 STOP_TIMEOUT_S = 30.0
+OF_EACH_BROKER = frozenset({"node.id", "broker.id", "listeners", "log.dirs", "log.dir"})
 
 # Some clients know a topic's partitions only 100 ms after they have asked for a broker. A member
 # that leads its group sooner assigns none, and joins again when it knows more. kafka-python loses
@@ -125,6 +126,8 @@ def _plan(folder: Path, arguments: Arguments) -> "LocalCluster":
         known = dict(there.settings)
     brokers = brokers or 3
     given = settings(arguments.set, "--set")
+    for name in OF_EACH_BROKER & given.keys():
+        raise UsageError(f"--set {name}: each broker has its own, by --first-id, --port and --data")
     if arguments.coordinator:
         given = settings(
             [f"replog.coordinator={arguments.coordinator}", *(arguments.set or ())], "--set"

@@ -24,6 +24,7 @@ from replog.wire import (
 )
 
 FRAME_BYTES_MAX: Final = 256 * 1024 * 1024  # no answer that a tool asks for is larger
+PORT_MAX: Final = 65535
 CLIENT_ID: Final = "replog-tool"
 
 Address = tuple[str, int]
@@ -38,7 +39,7 @@ def parse_bootstrap(text: str) -> list[Address]:
     addresses = []
     for item in text.split(","):
         host, colon, port = item.strip().rpartition(":")
-        if not colon or not host or not port.isdigit():
+        if not colon or not host or not port.isdecimal() or not 1 <= int(port) <= PORT_MAX:
             raise ClientError(f"{item.strip()!r} is not HOST:PORT")
         addresses.append((host.strip("[]"), int(port)))
     return addresses
