@@ -9,6 +9,7 @@ up while a partition is half changed, and one step's changes are looked at once.
 from __future__ import annotations
 
 from collections.abc import Callable
+from operator import attrgetter
 from typing import TYPE_CHECKING
 
 from replog.model.errors import ErrorCode
@@ -37,7 +38,7 @@ class Waits:
 
     def __init__(self, node: Node) -> None:
         self._node = node
-        # Writes of one partition are parked in the order of their offsets.
+        # Those of one partition in the order of their offsets.
         self._commits: dict[TopicPartition, dict[CommitWait, None]] = {}
         self._watchers: dict[TopicPartition, dict[FetchContext, ItemKey]] = {}
         self._committed: dict[Partition, None] = {}
@@ -50,7 +51,11 @@ class Waits:
         """Run `on_done(NONE)` once the high watermark is at `offset` or beyond, or `on_done(error)`
         when the leadership ends first. The wait may be given up with `drop_commit`."""
         wait = CommitWait(offset, on_done)
-        self._commits.setdefault(tp, {})[wait] = None
+        waiting = self._commits.setdefault(tp, {})
+        behind = bool(waiting) and next(reversed(waiting)).offset > offset
+        waiting[wait] = None
+        if behind:  # it repeats a write that waits already, or did
+            self._commits[tp] = dict.fromkeys(sorted(waiting, key=attrgetter("offset")))
         return wait
 
     def drop_commit(self, tp: TopicPartition, wait: CommitWait) -> None:
