@@ -1,5 +1,7 @@
 """What a log folder's files say of a topic does not hold for a later one of the same name."""
 
+from random import Random
+
 import pytest
 from tests.node.lone import Lone, batch, record, topic_id
 
@@ -34,6 +36,40 @@ def test_files_forget_the_earlier_topic_before_the_later_one_has_a_record(name: 
 
     assert checkpoints.read(lone.disk, name)[0].get(T0, 0) == 0
     assert lone.produce("t", batch(b"new")).base_offset == 0
+
+
+@pytest.mark.parametrize("seed", range(60))
+def test_no_power_cut_brings_back_what_a_file_said_of_the_earlier_topic(seed: int) -> None:
+    """A file that mentions it no more takes its place by another name, which power may undo."""
+    lone = Lone()
+    lone.topic("t", record(1))
+    for _ in range(10):
+        assert lone.produce("t", batch(b"old")).error_code == 0
+    lone.node.upkeep.move_start(lone.partition("t"), 9)
+    lone.node.partitions.logs.folders[0].write_log_starts(lambda error: None)
+    lone._take(lone.node._take_outputs())
+    lone.run_jobs()
+    assert checkpoints.read(lone.disk, checkpoints.LOG_STARTS)[0] == {T0: 9}
+    lone.node.cluster.remove_topic("t")
+    lone.node.partitions.apply([], [("t", topic_id("t"))])
+    folder = lone.node.partitions.logs.folders[0]
+    folder.write_recovery_points()
+    for write in (folder.write_high_watermarks, folder.write_cleaned):
+        write()
+        lone._take(lone.node._take_outputs())
+        lone.run_jobs()
+    folder.write_log_starts()
+    lone._take(lone.node._take_outputs())
+    while checkpoints.read(lone.disk, checkpoints.LOG_STARTS)[0]:
+        lone.run_job()
+
+    lone.node.cluster.put_topic(TopicRecord("t", b"another topic id", [record(2, 1)], {}))
+    lone.node.partitions.apply([T0], [])
+    lone.disk.power_cut(Random(seed))
+    lone.start()
+    lone.node.cluster.put_topic(TopicRecord("t", b"another topic id", [record(1)], {}))
+    lone.node.partitions.apply([T0], [])
+    assert lone.partition("t").log_end_offset == 0
 
 
 def test_a_folder_that_a_power_cut_left_without_an_id_begins_at_the_beginning() -> None:

@@ -45,6 +45,8 @@ class CheckpointFile:
         self._turn = 0  # of the newest content that was begun
         self._under_way = False
         self._pending: Offsets = {}  # what the job that is under way will put in place
+        # Whom the file mentions no more, until its last change is sure to outlive a power cut.
+        self._may_come_back: set[TopicPartition] = set()
         self._again = False
         self._waiting: list[Written] = []
 
@@ -53,6 +55,7 @@ class CheckpointFile:
         found, reason = checkpoints.read(self._disk, self._name)
         if reason is not None:
             self._node.report(Level.WARNING, f"{self._name} is not used: {reason}")
+        self._may_come_back.update(found)
         return found
 
     def write_now(self) -> None:
@@ -62,10 +65,14 @@ class CheckpointFile:
         checkpoints.write(self._disk, self._name, offsets)
         self._written = offsets
         self._pending = {}  # it is thrown away
+        self._may_come_back.clear()
 
     def mentions(self, tp: TopicPartition) -> bool:
-        """Whether the file has an offset for `tp`, or may have one, or will."""
-        return self._written is None or tp in self._written or tp in self._pending
+        """Whether the file has an offset for `tp`, or may have one, after a power cut too, or
+        will."""
+        if self._written is None or tp in self._written or tp in self._pending:
+            return True
+        return tp in self._may_come_back
 
     def write_durably(self, then: Written) -> None:
         """As `write_later`; `then` runs once the offsets of this moment outlive a power cut."""
@@ -93,6 +100,8 @@ class CheckpointFile:
             if error is None and turn == self._turn:
                 try:
                     disk.rename(aside, self._name)
+                    self._may_come_back.update(() if self._written is None else self._written)
+                    self._may_come_back.difference_update(offsets)
                     self._written = offsets
                 except DiskError as failure:
                     error = failure
@@ -109,14 +118,16 @@ class CheckpointFile:
         run_disk_job(self._node, lambda: checkpoints.write(disk, aside, offsets), done)
 
     def _make_durable(self, waiting: list[Written]) -> None:
-        """The file has its name; those who wait want it to keep that through a power cut."""
-        if not waiting:
+        """The file has its name, and keeps it through a power cut, if anybody wants it to."""
+        if not waiting and not self._may_come_back:
             return
-        disk = self._disk
+        disk, turn = self._disk, self._turn
 
         def done(error: DiskError | None) -> None:
             if error is not None:
                 self._on_failed(error)
+            elif turn == self._turn:
+                self._may_come_back.clear()
             for then in waiting:
                 then(None if error is None else str(error))
 
