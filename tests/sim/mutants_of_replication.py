@@ -23,6 +23,7 @@ from replog.node.isr_changes import IsrChanges
 from replog.node.lease import Lease
 from replog.node.partition import Partition
 from replog.node.partitions import Partitions
+from replog.node.waits import Waits
 
 
 def _watermark_is_the_leaders_end(self: LeaderState, now_ms: float) -> bool:
@@ -198,6 +199,15 @@ def _producers_stay(self: Partition) -> bool:
     return self._follower_high_watermark < before
 
 
+def _consumers_sleep_on(original: Callable[[Waits, Partition], None]) -> Any:
+    def wake(self: Waits, partition: Partition) -> None:
+        ready = dict(self._ready)
+        original(self, partition)
+        self._ready = ready
+
+    return wake
+
+
 REPLICATION: dict[str, tuple[Patch, ...]] = {
     "the high watermark is the leader's log end": (
         (LeaderState, "advance", _watermark_is_the_leaders_end),
@@ -263,6 +273,12 @@ REPLICATION: dict[str, tuple[Patch, ...]] = {
     ),
     "a leader that was asleep answers before it asks": (
         (Lease, "overslept", lambda self, gap_ms: None),
+    ),
+    "a follower that waits is not told of what is appended": (
+        (Waits, "appended", lambda self, partition: None),
+    ),
+    "a consumer that waits is not told of what is committed": (
+        (Waits, "_wake_committed", _consumers_sleep_on(Waits._wake_committed)),
     ),
     "producers are remembered from records that were cut off": (
         (Partition, "after_truncation", _producers_stay),

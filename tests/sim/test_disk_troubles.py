@@ -29,6 +29,18 @@ def test_a_crash_hits_one_call_and_no_other() -> None:
     file.append((b"three",))
 
 
+def test_trouble_that_is_put_off_comes_back() -> None:
+    disk, troubles = a_disk()
+    troubles.arm_crash(2, written=0)
+    with troubles.put_off():
+        for _ in range(3):
+            disk.write_file("f", b"v")
+    file = disk.open("f")
+    file.overwrite(b"w")
+    with pytest.raises(CrashNow):
+        file.sync()
+
+
 def test_a_full_disk_takes_a_part_of_one_write_and_nothing_after_it() -> None:
     disk, troubles = a_disk()
     file = disk.open("f", create=True)

@@ -16,6 +16,7 @@ from replog.records.batch import Record, build_batch
 from replog.records.header import BatchHeader, iterate
 from replog.sim.audit import left_over
 from replog.sim.committed import Committed
+from replog.sim.disk_troubles import DiskTroubles
 from replog.sim.mem_disk import MemDisk
 from replog.sim.records_watch import Change, RecordsWatch, Stored
 from replog.sim.replicas_watch import ReplicasWatch
@@ -243,7 +244,7 @@ def test_a_log_is_compacted_from_its_first_swapped_segment_on() -> None:
     broker.topic("t", record(1))
     (partition,) = broker.node.partitions.all()
     disk = partition.folder.disk
-    host = SimpleNamespace(disks=[disk])
+    host = SimpleNamespace(disks=[disk], troubles=DiskTroubles([disk]))
     life: Any = SimpleNamespace(broker_id=1, name="b1.1", node=broker.node, host=host)
     watch = ReplicasWatch({}, 1)
     committed = watch.committed((partition.topic_id, 0))
@@ -261,7 +262,7 @@ def test_a_log_is_begun_anew_where_a_leader_may_begin(offset: int, fits: bool) -
     broker = OneBroker()
     broker.topic("t", record(2, 1))
     (partition,) = broker.node.partitions.all()
-    host = SimpleNamespace(disks=[])
+    host = SimpleNamespace(disks=[], troubles=DiskTroubles([]))
     life: Any = SimpleNamespace(broker_id=1, name="b1.1", node=broker.node, host=host)
     watch = ReplicasWatch({}, 1)
     key = (partition.topic_id, 0)

@@ -70,6 +70,7 @@ class FetchItem:
 class ParkedFetch:
     """What a context does about its parked request; `handlers.fetch` implements it."""
 
+    context: FetchContext
     overtaken: bool = False  # a partition changed its role: answer now, whatever there is
 
     def try_complete(self) -> None:

@@ -8,7 +8,7 @@ up while a partition is half changed, and one step's changes are looked at once.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from operator import attrgetter
 from typing import TYPE_CHECKING
 
@@ -91,6 +91,17 @@ class Waits:
             watching.pop(context, None)
             if not watching:
                 del self._watchers[tp]
+
+    def parked(self) -> Iterator[ParkedFetch]:
+        """All fetches that wait."""
+        for fetches in self._fetches.values():
+            yield from fetches
+
+    def parked_commits(self) -> Iterator[tuple[TopicPartition, int]]:
+        """Where writes wait, and for which offset at least."""
+        for tp, waiting in self._commits.items():
+            if waiting:
+                yield tp, min(wait.offset for wait in waiting)
 
     # ---- what happened ---------------------------------------------------------------------
 

@@ -12,6 +12,7 @@ What it asserts, at each step that changes something:
 - acknowledgements and answers to consumers speak of committed records only, and nobody gives any
   as a leader who was asleep until its session was over and does not know that yet
 - committed sequences of idempotent producers are contiguous, without repetition
+- what waits for a commit or for records waits for something that is not there yet
 """
 
 from collections.abc import Sequence
@@ -35,6 +36,7 @@ from replog.sim.records_watch import RecordsWatch
 from replog.sim.replicas_watch import ReplicasWatch
 from replog.sim.shadows import Shadow
 from replog.sim.violation import Violation
+from replog.sim.waits_watch import WaitsWatch
 
 ALL = -1  # acks
 ASLEEP = "who was asleep until its session was over answers alone for no leader before it knows"
@@ -48,6 +50,7 @@ class Oracle:
     def __init__(self, tree: MemTree, min_isr: int) -> None:
         self.records = RecordsWatch()
         self.replicas = ReplicasWatch(self.records.records, min_isr)
+        self.waits = WaitsWatch()
         self.acknowledgements = 0
         self.truncations = 0
         self._tree = tree
@@ -70,6 +73,7 @@ class Oracle:
         for output in outputs:
             if isinstance(output, Reply) and output.message is not None:
                 self._judge_reply(life, output)
+        self.waits.look(life)
 
     def wrote(self, operations: Sequence[Operation], before: dict[str, StoredNode]) -> None:
         """The coordinator carried out a multi."""

@@ -1,6 +1,7 @@
 """What is wrong with the disks of one host at the moment."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 
 from replog.log.disk import DiskError
 from replog.sim.mem_disk import CrashNow, MemDisk, ShortWrite
@@ -46,6 +47,18 @@ class DiskTroubles:
         """Calls succeed again."""
         self._failing = ""
         self._watch()
+
+    @contextmanager
+    def put_off(self) -> Iterator[None]:
+        """Nothing fails meanwhile: it is not the broker that calls."""
+        kept = [disk.before_call for disk in self._disks]
+        for disk in self._disks:
+            disk.before_call = None
+        try:
+            yield
+        finally:
+            for disk, before_call in zip(self._disks, kept, strict=True):
+                disk.before_call = before_call
 
     def _watch(self) -> None:
         troubled = self._calls_until_crash is not None or self._room is not None or self._failing

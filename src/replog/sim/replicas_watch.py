@@ -84,7 +84,8 @@ class ReplicasWatch:
             if replica is None:
                 replica = replicas[partition] = Replica(partition, life.name)
                 self._replicas[life.broker_id, key] = replica
-            self._judge(life.broker_id, key, replica, numbers, anew=anew)
+            with life.host.troubles.put_off():  # a look at a log may make its indexes anew
+                self._judge(life.broker_id, key, replica, numbers, anew=anew)
 
     def _note_compacted(self, life: Life, directories: Collection[str]) -> None:
         for partition in life.node.partitions.all():

@@ -1,0 +1,67 @@
+"""The oracle's view of what waits: it waits for something that is not there yet.
+
+Whoever was not woken is served all the same when its time is over, and nobody notices anything but
+time. So this looks at what waits, not at what comes of it.
+"""
+
+from typing import Final
+
+from replog.node.fetch_context import FetchContext, FetchItem
+from replog.node.node import Node
+from replog.sim.broker import Life
+from replog.sim.violation import Violation
+
+# Of the steps of all nodes, one in so many is looked at: who was forgotten waits for longer.
+LOOK_EVERY: Final = 8
+
+
+class WaitsWatch:
+    """Raises Violation."""
+
+    def __init__(self) -> None:
+        self._steps = 0
+
+    def look(self, life: Life) -> None:
+        """`life` has taken a step, and has woken everybody whom it concerns."""
+        self._steps += 1
+        if self._steps % LOOK_EVERY:
+            return
+        node = life.node
+        for tp, offset in node.waits.parked_commits():
+            partition = node.partitions.get(tp)
+            if partition is None or offset <= partition.high_watermark:
+                raise Violation(
+                    "a write waits for its commit, and no longer",
+                    f"{life.name} {tp}: one that ends at {offset}, HW is "
+                    f"{None if partition is None else partition.high_watermark}",
+                )
+        for fetch in node.waits.parked():
+            for item in fetch.context.items.values():
+                why = _why_to_answer(node, fetch.context, item)
+                if why:
+                    raise Violation(
+                        "a fetch waits for records, and no longer",
+                        f"{life.name} {item.tp} from {item.fetch_offset}, "
+                        f"asked by {fetch.context.follower or 'a consumer'}: {why}",
+                    )
+
+
+def _why_to_answer(node: Node, context: FetchContext, item: FetchItem) -> str:
+    """What there is to send at once; empty for nothing."""
+    partition = None if item.tp is None else node.partitions.get(item.tp)
+    if partition is None or partition.topic_id != item.topic_id:
+        return ""
+    follower = context.follower
+    if follower is None:
+        if partition.is_leader and not node.lease.valid:
+            return ""  # it may be answered with nothing else than that
+        end = partition.high_watermark
+    elif not partition.is_leader:
+        return "this broker does not lead"
+    elif item.served_from == item.fetch_offset:
+        return ""  # it was sent them, and this fetch was under way before they reached it
+    elif node.throttles.holds_back(partition, follower.broker_id):
+        return ""
+    else:
+        end = partition.log_end_offset
+    return f"there are records up to {end}" if item.fetch_offset < end else ""
