@@ -73,6 +73,10 @@ def test_attributes_have_the_type_of_the_table() -> None:
         ("log.flush.interval.messages", "9223372036854775807", (1 << 63) - 1),
         ("offsets.topic.replication.factor", "32767", 32_767),
         ("broker.rack", "a b", "a b"),
+        ("num.partitions", "\u0663", 3),  # as Java reads numbers
+        ("log.cleaner.min.cleanable.ratio", ".5f", 0.5),
+        ("log.cleaner.min.cleanable.ratio", "0x1p-2", 0.25),
+        ("log.message.timestamp.type", " LogAppendTime ", "LogAppendTime"),
     ],
 )
 def test_values_are_read_as_their_type(name: str, value: str, parsed: object) -> None:
@@ -86,13 +90,15 @@ def test_values_are_read_as_their_type(name: str, value: str, parsed: object) ->
         ("num.partitions", "", "whole number"),
         ("num.partitions", "1.5", "whole number"),
         ("num.partitions", "+-1", "whole number"),
-        ("num.partitions", "\u0661", "whole number"),
         ("num.partitions", "1_0", "whole number"),
         ("num.partitions", "0", "at least 1"),
         ("num.partitions", "2147483648", "2147483647"),
         ("offsets.topic.replication.factor", "32768", "32767"),
         ("log.flush.interval.messages", "9223372036854775808", "9223372036854775807"),
         ("auto.create.topics.enable", "yes", "true or false"),
+        ("log.cleaner.min.cleanable.ratio", "nan", "a number"),
+        ("log.cleaner.min.cleanable.ratio", "0_1", "a number"),
+        ("log.cleaner.min.cleanable.ratio", "0x1", "a number"),
         ("log.segment.bytes", "1048575", "at least 1048576"),
         ("log.cleanup.policy", "delete,shred", "compact, delete"),
         ("log.message.timestamp.type", "Never", "CreateTime, LogAppendTime"),

@@ -1,8 +1,9 @@
 """How the text of one configuration becomes a value, and when it is refused."""
 
-import math
+import contextlib
 import re
 from collections.abc import Callable, Mapping
+from decimal import Decimal
 
 from replog.model.config_table import ConfigKey
 
@@ -19,6 +20,13 @@ _CLIENT_ATTRIBUTES = (
     "client_source_port",
 )
 _BOOLEANS = {"true": True, "false": False}
+# As Java writes them: with the letter of a type at the end, or in hexadecimal.
+_DECIMAL = re.compile(r"([+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?)[fFdD]?", re.ASCII)
+_HEXADECIMAL = re.compile(
+    r"([+-]?0[xX](?:[0-9a-fA-F]+\.?|[0-9a-fA-F]*\.[0-9a-fA-F]+)[pP][+-]?\d+)[fFdD]?", re.ASCII
+)
+# Numbers from the first on, and below the second, are shown without an exponent.
+_PLAIN_FROM, _PLAIN_BELOW = 1e-3, 1e7
 
 
 class ConfigError(Exception):
@@ -65,27 +73,30 @@ def parse_value(key: ConfigKey, text: str | None) -> Value:
         case "list":
             value = tuple(item.strip() for item in text.split(",")) if text.strip() else ()
         case _:
-            value = text
+            value = text.strip()
     if key.check:
         _check(key, text, value)
     return value
 
 
 def value_text(key: ConfigKey, text: str | None) -> str | None:
-    """A valid `text` in the form in which tools show it: `TRUE` as `true`, ` 10` as `10`."""
+    """A valid `text` in the form in which tools show it: `TRUE` as `true`, ` 10` as `10`, and
+    numbers as Java shows them."""
     value = parse_value(key, text)
     if isinstance(value, bool):
         return "true" if value else "false"
     if isinstance(value, int):
         return str(value)
+    if isinstance(value, float):
+        return _number_text(value)
     if isinstance(value, tuple):
         return ",".join(value)
-    return text
+    return value
 
 
 def _whole_number(key: ConfigKey, text: str) -> int:
     digits = text.strip()
-    if not digits.lstrip("+-").isascii() or not digits.lstrip("+-").isdigit():
+    if not digits.lstrip("+-").isdecimal():
         raise _refusal(key, text, f"a whole number ({key.kind}) expected")
     try:
         number = int(digits)
@@ -98,13 +109,22 @@ def _whole_number(key: ConfigKey, text: str) -> int:
 
 
 def _number(key: ConfigKey, text: str) -> float:
-    try:
-        number = float(text.strip())
-    except ValueError as error:
-        raise _refusal(key, text, "a number expected") from error
-    if math.isnan(number):
-        raise _refusal(key, text, "a number expected")
-    return number
+    stripped = text.strip()
+    if found := _DECIMAL.fullmatch(stripped):
+        return float(found[1])
+    if found := _HEXADECIMAL.fullmatch(stripped):
+        with contextlib.suppress(OverflowError):
+            return float.fromhex(found[1])
+    raise _refusal(key, text, "a number expected")
+
+
+def _number_text(number: float) -> str:
+    if number == 0 or _PLAIN_FROM <= abs(number) < _PLAIN_BELOW:
+        return repr(number)
+    sign, digits, exponent = Decimal(repr(number)).normalize().as_tuple()
+    assert isinstance(exponent, int)  # neither infinite nor no number
+    rest = "".join(map(str, digits[1:])) or "0"
+    return f"{'-' if sign else ''}{digits[0]}.{rest}E{exponent + len(digits) - 1}"
 
 
 def _check(key: ConfigKey, text: str, value: Value) -> None:

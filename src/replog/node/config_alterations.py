@@ -213,6 +213,9 @@ def _judge(node: Node, draft: Draft, change: ConfigChange) -> dict[str, str] | R
     if refusal is not None:
         return refusal
     kind = ResourceType(change.kind)
+    after = altered(change, draft.configs_of(kind, change.name), node.config)
+    if isinstance(after, Refused):  # said before anybody looks for the topic, as by Kafka
+        return after
     if kind is ResourceType.TOPIC and draft.topic(change.name) is None:
         return Refused(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"there is no topic {change.name}")
-    return altered(change, draft.configs_of(kind, change.name), node.config)
+    return after

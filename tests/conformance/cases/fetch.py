@@ -171,6 +171,12 @@ CASES: Final = [
         )
         for epoch in (0, 1, 7)
     ),
+    one(
+        "lastepoch.committed",
+        *THREE,
+        ask(topic(part(offset=9, last_fetched_epoch=0)), isolation_level=1),
+        versions=(12, 18),
+    ),
     *(one(f"isolation.{level}", *THREE, ask(isolation_level=level)) for level in (1, 2, -1)),
     *(
         one(

@@ -44,6 +44,36 @@ VALUES: Final = (
     "0:1",
     "0:1,0:2",
     "0:x",
+    # As Java reads numbers and lists, or does not.
+    "+5",
+    "-0",
+    "5 ",
+    "5_0",
+    "1e3",
+    "5e-1",
+    ".5",
+    "5.",
+    "0.5f",
+    "0.5d",
+    "0x10",
+    "0x1p-1",
+    "nan",
+    "inf",
+    "Infinity",
+    "\u0663",
+    "tru",
+    " true",
+    " compact ",
+    "compact, delete",
+    "compact,",
+    ",compact",
+    ",",
+    " 0:1 , 0:2 ",
+    "*,0:1",
+    "0:1:2",
+    "0:-1",
+    "-1:0",
+    "none,0:1",
 )
 
 
@@ -158,6 +188,29 @@ _ALTER = [
         change("retention.ms", "1", name="<nobody>"),
         change("retention.ms", "1", name="a b"),
         change("retention.ms", "1", name=""),
+        change("retention.ms", "x", name="<nobody>"),
+        change("no.such", "1", name="<nobody>"),
+        change("retention.ms", "1", APPEND, name="<nobody>"),
+    ),
+    alter(
+        "shown",
+        *(
+            step
+            for config, value in (
+                *(
+                    ("min.cleanable.dirty.ratio", text)
+                    for text in ("1", "5e-1", " .50", "0.5f", "0x1p-1", "1e-5", "0.001", "-0")
+                ),
+                ("retention.ms", "+05"),
+                ("retention.ms", "\u0663"),
+                ("preallocate", " TRUE"),
+                ("cleanup.policy", " compact , delete "),
+                ("follower.replication.throttled.replicas", " 0:1 , 0:2 "),
+                ("compression.type", " gzip"),
+            )
+            for step in (change(config, value), describe(config))
+        ),
+        versions=(1,),
     ),
     alter("nothing", changes([]), Ask("IncrementalAlterConfigs", {"resources": []})),
     alter(
@@ -230,7 +283,7 @@ _OLD = [
     old("invalid", [("retention.ms", "x")], [("no.such", "1")], [("", "1")]),
     old("twice", [("retention.ms", "1"), ("retention.ms", "2")]),
     old("partly", [("retention.ms", "1"), ("segment.ms", "x")]),
-    old("topic.unknown", [("retention.ms", "1")], topic="<nobody>"),
+    old("topic.unknown", [("retention.ms", "1")], [("retention.ms", "x")], topic="<nobody>"),
     old("topic.bad", [("retention.ms", "1")], topic="a b"),
     *(old(f"kind.{kind}", [("retention.ms", "1")], kind=kind) for kind in (0, 3, -1)),
 ]

@@ -253,6 +253,7 @@ class _Fetch(ParkedFetch):
             if closer is not None:
                 data = self._data(item, partition)
                 data.preferred_read_replica = closer
+                data.aborted_transactions = None
                 return partition, data, 0
         upto = self._readable_end(partition)
         if offset >= upto:
@@ -363,7 +364,7 @@ class _Fetch(ParkedFetch):
         if begins:
             data.producers = partition.producers_below(start)
         data.diverging_epoch = diverging
-        if self.message.isolation_level != READ_COMMITTED:
+        if self.message.isolation_level != READ_COMMITTED or diverging is not None:
             data.aborted_transactions = None
         data.records = b""
         return data
