@@ -142,7 +142,8 @@ class _Produce:
         self, name: str | None, data: PartitionProduceData, unknown: ErrorCode
     ) -> PartitionProduceResponse:
         if self.refusal is not None:
-            return self._refuse(data.index, self.refusal)
+            text = "there are transactions in it, and no transactional id"
+            return self._refuse(data.index, self.refusal, text=text)
         if name is None:
             return self._refuse(data.index, unknown)
         tp = TopicPartition(name, data.index)
