@@ -121,10 +121,8 @@ def _number(key: ConfigKey, text: str) -> float:
 def _number_text(number: float) -> str:
     if number == 0 or _PLAIN_FROM <= abs(number) < _PLAIN_BELOW:
         return repr(number)
-    sign, digits, exponent = Decimal(repr(number)).normalize().as_tuple()
-    assert isinstance(exponent, int)  # neither infinite nor no number
-    rest = "".join(map(str, digits[1:])) or "0"
-    return f"{'-' if sign else ''}{digits[0]}.{rest}E{exponent + len(digits) - 1}"
+    mantissa, _, exponent = f"{Decimal(repr(number)).normalize():E}".partition("E")
+    return f"{mantissa if '.' in mantissa else mantissa + '.0'}E{int(exponent)}"
 
 
 def _check(key: ConfigKey, text: str, value: Value) -> None:
