@@ -56,10 +56,8 @@ def _why_to_answer(node: Node, context: FetchContext, item: FetchItem) -> str:
         if partition.is_leader and not node.lease.valid:
             return ""  # it may be answered with nothing else than that
         end = partition.high_watermark
-    elif not partition.is_leader:
-        return "this broker does not lead"
-    elif item.served_from == item.fetch_offset:
-        return ""  # it was sent them, and this fetch was under way before they reached it
+    elif not partition.is_leader or item.served_from == item.fetch_offset:
+        return ""  # it was told so, or sent them, and has not named the partition again
     elif node.throttles.holds_back(partition, follower.broker_id):
         return ""
     else:
