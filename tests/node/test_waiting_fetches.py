@@ -1,7 +1,9 @@
 """How long a fetch waits, when one session has had several that waited."""
 
+import pytest
 from tests.node.lone import Lone, batch, record, topic_id
 
+from replog.model.errors import ErrorCode
 from replog.model.inputs import Tick
 from replog.model.messages.fetch import FetchPartition, FetchRequest, FetchResponse, FetchTopic
 
@@ -78,3 +80,23 @@ def test_one_whose_session_is_given_up_is_answered_in_its_time() -> None:
     assert not lone.replies(101)
     at(lone, began + 500)
     assert len(lone.replies(101)) == 1
+
+
+@pytest.mark.parametrize("begins_at", [0, 9], ids=["below", "beyond"])
+def test_a_consumer_of_a_follower_is_told_at_once_that_the_log_begins_anew(begins_at: int) -> None:
+    """It would wait until its time is over; and in a session that looks at changes alone, for
+    ever."""
+    lone = Lone()
+    lone.topic("t", record(2, 1))
+    partition = lone.partition("t")
+    lone.node.partitions.copy(partition, batch(b"1"))
+    partition.follow_high_watermark(1)
+    session = session_of(lone)
+    fetch(lone, 101, 500, session_id=session, epoch=1, offset=1)
+    assert not lone.replies(101)
+    lone.node.partitions.begin_anew(partition, begins_at)
+    lone.tick(1)
+    (answer,) = lone.replies(101)
+    assert isinstance(answer, FetchResponse)
+    (found,) = answer.responses[0].partitions
+    assert found.error_code == ErrorCode.OFFSET_OUT_OF_RANGE

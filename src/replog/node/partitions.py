@@ -420,6 +420,7 @@ class Partitions:
         try:
             cut = partition.log.truncate_to(offset)
             fell = partition.after_truncation()  # before the files: there may be no room for them
+            self._node.waits.committed(partition)  # consumers may wait for what is gone
             if cut is not None:
                 self._node.outputs.append(RangeInvalidated(cut.file, cut.position))
                 if cut.recovery_point_lowered:
@@ -434,6 +435,7 @@ class Partitions:
         try:
             partition.log.reset_to(offset, producers)
             fell = partition.after_truncation()
+            self._node.waits.committed(partition)
             partition.folder.begun_anew(partition.tp)
             if fell:
                 partition.folder.lower_high_watermarks()
