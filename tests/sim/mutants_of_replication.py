@@ -274,9 +274,6 @@ REPLICATION: dict[str, tuple[Patch, ...]] = {
     "a leader that was asleep answers before it asks": (
         (Lease, "overslept", lambda self, gap_ms: None),
     ),
-    "a follower that waits is not told of what is appended": (
-        (Waits, "appended", lambda self, partition: None),
-    ),
     "a consumer that waits is not told of what is committed": (
         (Waits, "_wake_committed", _consumers_sleep_on(Waits._wake_committed)),
     ),

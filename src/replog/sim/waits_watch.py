@@ -6,7 +6,7 @@ time. So this looks at what waits, not at what comes of it.
 
 from typing import Final
 
-from replog.node.fetch_context import FetchContext, FetchItem
+from replog.node.fetch_context import FetchItem
 from replog.node.node import Node
 from replog.sim.broker import Life
 from replog.sim.violation import Violation
@@ -36,30 +36,22 @@ class WaitsWatch:
                     f"{None if partition is None else partition.high_watermark}",
                 )
         for fetch in node.waits.parked():
+            if fetch.context.follower is not None:
+                continue  # its session keeps partitions of which it was told, and asks anew
             for item in fetch.context.items.values():
-                why = _why_to_answer(node, fetch.context, item)
-                if why:
+                end = _readable_up_to(node, item)
+                if item.fetch_offset < end:
                     raise Violation(
-                        "a fetch waits for records, and no longer",
-                        f"{life.name} {item.tp} from {item.fetch_offset}, "
-                        f"asked by {fetch.context.follower or 'a consumer'}: {why}",
+                        "a consumer waits for records, and no longer",
+                        f"{life.name} {item.tp} from {item.fetch_offset}: records up to {end}",
                     )
 
 
-def _why_to_answer(node: Node, context: FetchContext, item: FetchItem) -> str:
-    """What there is to send at once; empty for nothing."""
+def _readable_up_to(node: Node, item: FetchItem) -> int:
+    """For a consumer, where it is answered at all; -1 elsewhere."""
     partition = None if item.tp is None else node.partitions.get(item.tp)
     if partition is None or partition.topic_id != item.topic_id:
-        return ""
-    follower = context.follower
-    if follower is None:
-        if partition.is_leader and not node.lease.valid:
-            return ""  # it may be answered with nothing else than that
-        end = partition.high_watermark
-    elif not partition.is_leader or item.served_from == item.fetch_offset:
-        return ""  # it was told so, or sent them, and has not named the partition again
-    elif node.throttles.holds_back(partition, follower.broker_id):
-        return ""
-    else:
-        end = partition.log_end_offset
-    return f"there are records up to {end}" if item.fetch_offset < end else ""
+        return -1
+    if partition.is_leader and not node.lease.valid:
+        return -1  # it may be answered with nothing else than that
+    return partition.high_watermark
