@@ -10,7 +10,7 @@ from replog.sim.fault_kinds import Fault
 from replog.sim.plan import make_plan
 from replog.sim.simulation import Outcome, simulate
 
-SEEDS = range(1, 101)
+SEEDS = range(101, 201)
 DURATION_MS = 3_000.0
 PROCESSES = 2
 # What a hundred seeds must have met besides the faults, or they would prove little.
