@@ -24,6 +24,14 @@ def pushes(town: Town, target: int) -> list[UpdateClusterRequest]:
     ]
 
 
+def first_of(kind: type[Message], message: Message, found: list[Message]) -> bool:
+    """Whether it is the first one of its kind, which `found` gets."""
+    if found or not isinstance(message, kind):
+        return False
+    found.append(message)
+    return True
+
+
 def test_a_paused_broker_holds_nobody_up_and_catches_up_with_few_messages(town: Town) -> None:
     town.pause(2)
     town.sent.clear()
@@ -39,14 +47,9 @@ def test_a_paused_broker_holds_nobody_up_and_catches_up_with_few_messages(town: 
 def test_a_lost_push_is_sent_again_with_what_came_since(town: Town) -> None:
     known = town.node(2).cluster.version
     lost: list[Message] = []
-
-    def lose(source: int, target: int, message: Message) -> bool:
-        if target == 2 and isinstance(message, UpdateClusterRequest) and not lost:
-            lost.append(message)
-            return True
-        return False
-
-    town.lose_send = lose
+    town.lose_send = lambda source, target, message: (
+        target == 2 and first_of(UpdateClusterRequest, message, lost)
+    )
     town.create("t", [1, 0])
     town.create("u", [1, 0])
     town.sent.clear()
@@ -60,14 +63,9 @@ def test_a_push_of_which_the_answer_is_lost_comes_twice(town: Town, more: bool) 
     """The second is known already; with what came since it fits no more, and all is sent."""
     known = town.node(2).cluster.version
     lost: list[Message] = []
-
-    def lose(source: int, target: int, message: Message) -> bool:
-        if source == 2 and isinstance(message, UpdateClusterResponse) and not lost:
-            lost.append(message)
-            return True
-        return False
-
-    town.lose_reply = lose
+    town.lose_reply = lambda source, target, message: (
+        source == 2 and first_of(UpdateClusterResponse, message, lost)
+    )
     town.sent.clear()
     town.create("t", [1, 0])
     if more:

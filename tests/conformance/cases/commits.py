@@ -41,6 +41,15 @@ def commit(
     return Ask("OffsetCommit", body, version, to=to, check=check, patient=patient)
 
 
+def commit_naming_the_topic_each_time(*partitions: dict[str, Any]) -> Ask:
+    """A commit of one topic with an entry of its own for each partition."""
+    topics = [
+        {"name": "<a>", "topic_id": TopicId("a"), "partitions": [partition]}
+        for partition in partitions
+    ]
+    return Ask("OffsetCommit", {"group_id": "<g>", "topics": topics}, to=AT)
+
+
 def fetch(
     *partitions: int,
     everything: bool = False,
@@ -179,20 +188,8 @@ _COMMIT = [
         case(
             "OffsetCommit",
             f"offsetcommit.topic.twice.{name}",
-            Ask(
-                "OffsetCommit",
-                {
-                    "group_id": "<g>",
-                    "topics": [
-                        {
-                            "name": "<a>",
-                            "topic_id": TopicId("a"),
-                            "partitions": [{"partition_index": n, "committed_offset": 1}],
-                        }
-                        for n in numbers
-                    ],
-                },
-                to=AT,
+            commit_naming_the_topic_each_time(
+                *({"partition_index": n, "committed_offset": 1} for n in numbers)
             ),
             versions=(2, 8, 10),
         )
@@ -201,22 +198,11 @@ _COMMIT = [
     case(
         "OffsetCommit",
         "offsetcommit.twice",
-        Ask(
-            "OffsetCommit",
-            {
-                "group_id": "<g>",
-                "topics": [
-                    {
-                        "name": "<a>",
-                        "topic_id": TopicId("a"),
-                        "partitions": [
-                            {"partition_index": 0, "committed_offset": n, "committed_metadata": ""}
-                        ],
-                    }
-                    for n in (1, 2)
-                ],
-            },
-            to=AT,
+        commit_naming_the_topic_each_time(
+            *(
+                {"partition_index": 0, "committed_offset": n, "committed_metadata": ""}
+                for n in (1, 2)
+            )
         ),
         fetch(0, version=9),
         versions=(2, 8, 10),
