@@ -77,7 +77,7 @@ def kafka(folder: Path) -> Iterator[dict[int, Address]]:
         yield {node: ("127.0.0.1", port) for node, (port, _) in enumerate(ports, 1)}
     finally:
         for server in servers:
-            server.stop()
+            server.stop(kill=True)  # whoever stops last in good order waits for a controller
 
 
 if __name__ == "__main__":

@@ -8,6 +8,8 @@ partitions costs nothing per fetch.
 
 from __future__ import annotations
 
+from operator import attrgetter
+
 from replog.model.ids import TopicPartition
 from replog.model.inputs import PeerIdentity
 from replog.node.timers import Timer, Timers
@@ -38,6 +40,7 @@ class FetchItem:
         "synced_offset",
         "topic_id",
         "tp",
+        "turn",
         "watched",
     )
 
@@ -47,6 +50,7 @@ class FetchItem:
         self.topic_id = topic_id
         self.partition = partition
         self.tp: TopicPartition | None = None  # None while the topic is not known
+        self.turn = 0  # its place among the partitions of its context
         self.watched = False
         self.fresh = True  # named in a request that was not looked at yet
         self.fetch_offset = 0
@@ -65,6 +69,9 @@ class FetchItem:
     @property
     def key(self) -> ItemKey:
         return (self.topic_id if self.by_id else self.name, self.partition)
+
+
+_turn = attrgetter("turn")
 
 
 class ParkedFetch:
@@ -91,6 +98,7 @@ class FetchContext:
 
     __slots__ = (
         "_alarm",
+        "_turns",
         "_until_ms",
         "_unwatched",
         "epoch",
@@ -114,6 +122,7 @@ class FetchContext:
         self.pending: dict[ItemKey, FetchItem] = {}
         self.parked: ParkedFetch | None = None
         self.last_used_ms = 0.0
+        self._turns = 0  # that were given so far
         self._until_ms = 0.0  # as long as `parked` waits
         # One for all that are parked here, one after the other: it may go off too early.
         self._alarm: Timer | None = None
@@ -130,6 +139,20 @@ class FetchContext:
         self.items[key] = item
         self.pending[key] = item
         self._unwatched[key] = item
+        self.put_last(item)
+
+    def in_turn(self) -> list[FetchItem]:
+        """Those that may have news, in the order in which Kafka looks at them: as they were first
+        named, but for those that were `put_last`."""
+        pending = list(self.pending.values())
+        if len(pending) > 1:
+            pending.sort(key=_turn)
+        return pending
+
+    def put_last(self, item: FetchItem) -> None:
+        """Others come first from now on: they get their turn when an answer is full."""
+        self._turns += 1
+        item.turn = self._turns
 
     def park(self, fetch: ParkedFetch, until_ms: float, timers: Timers) -> None:
         """`fetch` waits here, and expires at `until_ms` unless it leaves before."""
@@ -154,18 +177,14 @@ class FetchContext:
         self._alarm = alarm = timers.call_at(self._until_ms, due)
 
     def settle(self, item: FetchItem, *, served: bool, refused: bool) -> None:
-        """After an answer: who was served goes to the end of the line, so that others get their
-        turn when the answer is full; who has no news is not looked at again.
+        """After an answer: who has no news is not looked at again.
 
         A consumer that was served is looked at in any case, and one that was refused is told again
         each time. A follower names each partition anew after it was told something.
         """
-        if item.more:
+        if item.more or ((served or refused) and self.follower is None):
             return
-        key = item.key
-        self.pending.pop(key, None)
-        if (served or refused) and self.follower is None:
-            self.pending[key] = item
+        self.pending.pop(item.key, None)
 
     def watch(self, waits: Waits) -> None:
         """Be told of changes to every partition that is known here."""

@@ -61,7 +61,8 @@ def session(name: str, *steps: Step, versions: Any = (7, 12, 13, 18)) -> Case:
 
 def more(epoch: int, *topics: dict[str, Any], **given: Any) -> Ask:
     body = {**fetch(*topics), "topics": list(topics), "session_id": Saved("s")}
-    return Ask("Fetch", {**body, "session_epoch": epoch, **given}, hide=("session_id",))
+    body |= {"session_epoch": epoch, **given}
+    return Ask("Fetch", body, hide=("session_id",), ordered=True)
 
 
 def _limits() -> Sequence[Case]:
@@ -206,6 +207,31 @@ CASES: Final = [
     session("epoch.0", more(0, topic(part(0)))),
     session("partition.unknown", more(1, topic(part(9))), more(2)),
     session("offset.beyond", more(1, topic(part(0, 9))), more(2)),
+    session(
+        "diverging",
+        more(1, topic(part(0, 9, last_fetched_epoch=0))),
+        more(2),
+        more(3, topic(part(1))),
+        more(4, topic(part(0, 1, last_fetched_epoch=0))),
+        more(5),
+        versions=(12, 13, 18),
+    ),
+    session("order.named", Write("a", Batch(), 1), more(1, topic(part(1), part(0))), more(2)),
+    session(
+        "order.turn",
+        Write("a", Batch(), 1),
+        *(more(epoch, max_bytes=10) for epoch in range(1, 5)),
+        more(5),
+    ),
+    session(
+        "order.again",
+        Write("a", Batch(), 1),
+        more(1, forgotten_topics_data=_forget(0)),
+        more(2, topic(part(0))),
+        more(3, topic(part(0), part(1)), max_bytes=10),
+        more(4, topic(part(1, 1))),
+        more(5, topic(part(1))),
+    ),
     session("other.broker", Ask("Fetch", {**more(1).body}, to="b2")),
     one(
         "session.unknown",

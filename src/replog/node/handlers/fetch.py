@@ -206,7 +206,7 @@ class _Fetch(ParkedFetch):
         looks: list[_Look] = []
         nowhere: list[_Look] = []  # answered behind the others, as by Kafka
         # A copy: looking at a partition may move the high watermark, and that notes partitions.
-        for item in list((context.pending if self.incremental else context.items).values()):
+        for item in context.in_turn() if self.incremental else list(context.items.values()):
             partition, data, size = self._look(item, budget, first=found == 0)
             if size:
                 found += size
@@ -432,8 +432,11 @@ class _Fetch(ParkedFetch):
         item.sent_log_start = data.log_start_offset
         if served:
             item.served_from = item.fetch_offset
-        # Who is sent to a follower may come back, and then does not name the partition.
-        elsewhere = data.preferred_read_replica != NO_BROKER
+            if self.incremental:  # as by Kafka: the order of a full fetch is the one it names
+                self.context.put_last(item)
+        # Who is sent to a follower may come back, and then does not name the partition; who was
+        # told that histories part may not have looked for a better offset yet.
+        elsewhere = data.preferred_read_replica != NO_BROKER or data.diverging_epoch is not None
         refused = data.error_code != 0 or elsewhere
         self.context.settle(item, served=served, refused=refused)
 
