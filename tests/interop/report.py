@@ -72,7 +72,8 @@ The same program for each client, in its own language and as its documentation s
 kafka-python 3.0.12 can stop reading for ever where `group.initial.rebalance.delay.ms` is 0, with
 brokers of Apache Kafka too: made leader of a group before it knows a topic's partitions, it assigns
 none, joins again when it knows them, and drops what it is assigned then if `poll` ended meanwhile.
-`replog up` sets 300, and with that it was not seen; the default is 3000, as in Kafka.
+A program that calls `partitions_for_topic` before its first `poll` does not meet this, as ours
+does. `replog up` sets 300; the default is 3000, as in Kafka.
 
 {_table(["client", "version", "language", *COLUMNS], rows)}
 

@@ -44,6 +44,8 @@ def consume(run: Consume) -> None:
         session_timeout_ms=6000,
         heartbeat_interval_ms=500,
     )
+    while not consumer.partitions_for_topic(run.topic):
+        pass  # asks again. A member that joins without knowing them can lose what it is assigned
     seen: set[int] = set()
     while len(seen) < run.count:
         for place, records in consumer.poll(timeout_ms=100).items():
