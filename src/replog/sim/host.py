@@ -62,7 +62,8 @@ class Host:
         """What a node is given, as `runtime.log_dirs` has it. CrashNow may come out of it."""
         setups = []
         for index, disk in enumerate(self.disks):
-            fresh = f"folder {index} of {self.place}, disks {self._disks_ever}"
+            # No commas: they part the ids of folders from each other.
+            fresh = f"folder {index} of {self.place}; disks {self._disks_ever}"
             failed = None
             try:
                 claim_folder(
