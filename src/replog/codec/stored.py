@@ -9,7 +9,7 @@ from typing import TypeVar
 
 from replog.codec.compile import decode, encode_bytes
 from replog.codec.errors import MalformedMessage
-from replog.codec.primitives import ANY_NUMBER, Buffer
+from replog.codec.primitives import Buffer
 from replog.model.messages import Data
 
 D = TypeVar("D", bound=Data)
@@ -43,14 +43,11 @@ def encode_value(value: Data, version: int) -> bytes:
     return encode_bytes(value, version, _PREFIX.pack(version))
 
 
-def decode_value(
-    cls: type[D], buffer: Buffer, *, newer: bool = False, elements_max: int = ANY_NUMBER
-) -> D:
+def decode_value(cls: type[D], buffer: Buffer, *, newer: bool = False) -> D:
     """The value of a record at the version that it names.
 
     `newer` reads a version above ours as our highest one, which suits data that only ever grows at
-    its end. Raises MalformedMessage, also for a version that we do not know, and for more elements
-    in all arrays together than `elements_max`.
+    its end. Raises MalformedMessage, also for a version that we do not know.
     """
     version = prefix_of(buffer)
     low, high = cls.VERSIONS
@@ -58,4 +55,4 @@ def decode_value(
         version = high
     if not low <= version <= high:
         raise MalformedMessage(f"{cls.__name__} has versions {low} to {high}, found {version}")
-    return decode(cls, version, buffer, _PREFIX.size, elements_max=elements_max)[0]
+    return decode(cls, version, buffer, _PREFIX.size)[0]

@@ -1,11 +1,38 @@
 """What groups answer, as protocol messages."""
 
+from collections.abc import Hashable, Iterable
+from typing import Any, Protocol, TypeVar
+
 from replog.core.group.facts import JoinAnswer, SyncAnswer
 from replog.model.messages.join_group import JoinGroupResponse, JoinGroupResponseMember
 from replog.model.messages.sync_group import SyncGroupResponse
 
 # From here on a JoinGroup without a generation has a null protocol name, an empty one before.
 JOIN_VERSION_WITH_NULL_PROTOCOL = 7
+
+
+class AnsweredTopic(Protocol):
+    """The part about one topic of an answer about positions."""
+
+    @property
+    def partitions(self) -> list[Any]: ...
+
+
+T = TypeVar("T", bound=AnsweredTopic)
+
+
+def named_once(topics: Iterable[tuple[Hashable, T]]) -> list[T]:
+    """Each of `topics`, which come with their names, with all its partitions in one place.
+
+    Who names a topic twice is answered so, unless something in the request does not exist: what
+    the broker refuses is put together with what the coordinator says, as by Kafka.
+    """
+    known: dict[Hashable, T] = {}
+    for name, topic in topics:
+        first = known.setdefault(name, topic)
+        if first is not topic:
+            first.partitions.extend(topic.partitions)
+    return list(known.values())
 
 
 def join_response(answer: JoinAnswer, version: int) -> JoinGroupResponse:

@@ -2,8 +2,8 @@
 
 from typing import Any, Final
 
-from tests.conformance.cases.groups import AT, SUBSCRIBED, joined, leave, stable
-from tests.conformance.steps import Ask, Batch, Case, Saved, Step, Topic, TopicId, Write
+from tests.conformance.cases.groups import AT, SUBSCRIBED, join, joined, leave, stable
+from tests.conformance.steps import Ask, Batch, Case, Pause, Saved, Step, Topic, TopicId, Write
 
 TOPICS: Final = [Topic("a", [[1, 2], [2, 3]])]
 
@@ -48,6 +48,20 @@ def commit_naming_the_topic_each_time(*partitions: dict[str, Any]) -> Ask:
         for partition in partitions
     ]
     return Ask("OffsetCommit", {"group_id": "<g>", "topics": topics}, to=AT)
+
+
+def commit_of(*partitions: int) -> Ask:
+    """A commit of so many first partitions in each entry for a topic, beside an unknown one."""
+    topics = [
+        {
+            "name": "<a>",
+            "topic_id": TopicId("a"),
+            "partitions": [{"partition_index": n} for n in range(count)],
+        }
+        for count in partitions
+    ]
+    unknown = {"name": "<nobody>", "topic_id": bytes(range(16))}
+    return Ask("OffsetCommit", {"group_id": "<g>", "topics": [unknown, *topics]}, to=AT)
 
 
 def fetch(
@@ -185,6 +199,10 @@ _COMMIT = [
         versions=(2, 3, 4),
     ),
     *(
+        case("OffsetCommit", f"offsetcommit.topic.bare.{name}", asked, versions=(2, 8, 9, 10))
+        for name, asked in (("alone", commit_of(0)), ("beside", commit_of(1, 1)))
+    ),
+    *(
         case(
             "OffsetCommit",
             f"offsetcommit.topic.twice.{name}",
@@ -317,7 +335,61 @@ _FETCH = [
         )
     ),
 ]
+# A topic that is always there, and that no run has named itself.
+KNOWN: Final = "__consumer_offsets"
+
+
+def saying(version: int, topic: str) -> list[dict[str, Any]]:
+    """What a member offers that is subscribed to a topic: the fields of version 0 alone."""
+    prefix = version.to_bytes(2, "big", signed=True)
+    name = len(topic).to_bytes(2, "big") + topic.encode()
+    return [{"name": "range", "metadata": prefix + b"\0\0\0\1" + name + b"\xff\xff\xff\xff"}]
+
+
+def forget_naming_each_time(*partitions: int | None) -> Ask:
+    """A topic with an entry of its own for each partition; None: an unknown one that has none."""
+    asked = [
+        {"name": "<nobody>"}
+        if index is None
+        else {"name": "<a>", "partitions": [{"partition_index": index}]}
+        for index in partitions
+    ]
+    return Ask("OffsetDelete", {"group_id": "<g>", "topics": asked}, to=AT)
+
+
 _DELETE = [
+    *(
+        case(
+            "OffsetDelete",
+            f"offsetdelete.topic.twice.{name}",
+            commit(5, 7, version=8, check=False),
+            forget_naming_each_time(*partitions),
+        )
+        for name, partitions in (
+            ("known", (0, 1)),
+            ("unknown", (0, 9)),
+            ("bare", (None,)),
+            ("beside.bare", (0, 1, None)),
+        )
+    ),
+    *(
+        case(
+            "OffsetDelete",
+            f"offsetdelete.subscribed.version.{version}",
+            *joined(protocols=saying(version, KNOWN)),
+            forget(0, topic=KNOWN),
+            forget(0),
+        )
+        for version in (-1, 0, 1, 3, 99)
+    ),
+    case(
+        "OffsetDelete",
+        "offsetdelete.subscribed.late",
+        *joined(protocols=saying(0, "t")),
+        join(line="second", later=True, version=3, protocols=saying(0, KNOWN)),
+        Pause(200),
+        forget(0, topic=KNOWN),
+    ),
     case(
         "OffsetDelete",
         "offsetdelete.plain",

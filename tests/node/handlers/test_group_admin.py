@@ -50,6 +50,21 @@ def delete_request(*partitions: int, topic: str = "t", group: str = "g") -> Offs
     return OffsetDeleteRequest(group_id=group, topics=asked)
 
 
+def joining(metadata: bytes) -> JoinGroupRequest:
+    return JoinGroupRequest(
+        group_id="g",
+        session_timeout_ms=10_000,
+        rebalance_timeout_ms=10_000,
+        protocol_type="consumer",
+        protocols=[JoinGroupRequestProtocol(name="range", metadata=metadata)],
+    )
+
+
+def join_saying(b: GroupBroker, metadata: bytes) -> str:
+    """The id of a new member, alone in its group, that has said `metadata`."""
+    return b.joined(b.send(joining(metadata), 3)).member_id
+
+
 def forgotten(response: OffsetDeleteResponse) -> list[int]:
     if response.error_code:
         return [response.error_code]
@@ -176,19 +191,50 @@ def test_positions_of_subscribed_topics_stay(
     b = GroupBroker()
     if isinstance(metadata, list):
         metadata = encode_value(ConsumerProtocolSubscription(topics=metadata), 1)
-    request = JoinGroupRequest(
-        group_id="g",
-        session_timeout_ms=10_000,
-        rebalance_timeout_ms=10_000,
-        protocol_type="consumer",
-        protocols=[JoinGroupRequestProtocol(name="range", metadata=metadata)],
-    )
-    member = b.joined(b.send(request, 3)).member_id
+    member = join_saying(b, metadata)
     b.sync(member)
     b.commit(5, member_id=member, generation=1)
     response = b.call(delete_request(0, topic=topic), OffsetDeleteResponse)
     assert forgotten(response) == [error]
     assert b.fetch() == [-1 if error == 0 else 5]
+
+
+@pytest.mark.parametrize("version", [-1, 1, 3, 99])
+def test_of_a_subscription_the_fields_of_the_first_version_are_read(version: int) -> None:
+    b = GroupBroker()
+    first = encode_value(ConsumerProtocolSubscription(topics=["u"]), 0)
+    b.sync(join_saying(b, version.to_bytes(2, "big", signed=True) + first[2:]))
+    assert forgotten(b.call(delete_request(0), OffsetDeleteResponse)) == [0]
+    assert forgotten(b.call(delete_request(0, topic="u"), OffsetDeleteResponse)) == [
+        ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    ]
+
+
+def test_who_joins_is_subscribed_from_the_next_generation_on() -> None:
+    b = GroupBroker()
+    b.sync(join_saying(b, encode_value(ConsumerProtocolSubscription(topics=["u"]), 1)))
+    b.send(joining(encode_value(ConsumerProtocolSubscription(topics=["t"]), 1)), 3)
+    assert describe(b).group_state == "PreparingRebalance"
+    assert forgotten(b.call(delete_request(0), OffsetDeleteResponse)) == [0]
+
+
+def test_a_topic_that_is_not_there_is_named_without_partitions() -> None:
+    b = GroupBroker()
+    b.commit(5)
+    asked = [
+        OffsetDeleteRequestTopic(name=name, partitions=[])
+        if index is None
+        else OffsetDeleteRequestTopic(
+            name=name, partitions=[OffsetDeleteRequestPartition(partition_index=index)]
+        )
+        for name, index in (("t", None), ("nowhere", None), ("t", 0), ("t", 1))
+    ]
+    response = b.call(OffsetDeleteRequest(group_id="g", topics=asked), OffsetDeleteResponse)
+    assert {topic.name: len(topic.partitions) for topic in response.topics} == {
+        "nowhere": 0,
+        "t": 2,
+    }
+    assert len(response.topics) == 2
 
 
 def test_positions_of_what_is_no_consumer_group_stay_while_it_has_members() -> None:

@@ -69,6 +69,7 @@ class ClassicGroup:
             member = member_from_store(kept, stored.protocol)
             rounds.members.add(member)
             rounds.keep_session(member, at)
+        rounds.note_subscriptions()
         if stored.members:
             rounds.state = GroupState.STABLE
             if stored.leader is not None and stored.leader in rounds.members:
@@ -93,6 +94,11 @@ class ClassicGroup:
     @property
     def protocol(self) -> str | None:
         return self._rounds.protocol
+
+    @property
+    def subscriptions(self) -> tuple[bytes, ...] | None:
+        """What the members of this generation have told its leader; None before the first one."""
+        return self._rounds.subscriptions
 
     @property
     def members(self) -> Members:
@@ -281,10 +287,12 @@ class ClassicGroup:
         if call.generation != self.generation:
             return ErrorCode.ILLEGAL_GENERATION
         rounds = self._rounds
-        if call.protocol_type not in (None, rounds.protocol_type):
-            return ErrorCode.INCONSISTENT_GROUP_PROTOCOL
-        if call.protocol_name not in (None, rounds.protocol):
-            return ErrorCode.INCONSISTENT_GROUP_PROTOCOL
+        for told, chosen in (
+            (call.protocol_type, rounds.protocol_type),
+            (call.protocol_name, rounds.protocol),
+        ):
+            if None not in (told, chosen) and told != chosen:
+                return ErrorCode.INCONSISTENT_GROUP_PROTOCOL
         if self.state is GroupState.PREPARING_REBALANCE:
             return ErrorCode.REBALANCE_IN_PROGRESS
         return ErrorCode.NONE

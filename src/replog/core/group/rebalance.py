@@ -39,6 +39,8 @@ class Rebalance:
         self.protocol_type: str | None = None
         self.protocol: str | None = None
         self.members = Members()
+        # What the members of this generation said for its protocol; None before the first one.
+        self.subscriptions: tuple[bytes, ...] | None = None
         self.pending: dict[str, float] = {}  # ids given and not used yet -> when they lapse
         self.pending_sync: set[str] = set()  # members of this generation that have not synced
         self.join_ends_at = NEVER
@@ -148,17 +150,23 @@ class Rebalance:
         self.generation += 1
         if not len(self.members):
             self.protocol = None
+            self.note_subscriptions()
             self.become(GroupState.EMPTY, at)
             out.notes.append(f"the group is empty in generation {self.generation}")
             self.write(out, self.snapshot())
             return
         self.protocol = self.members.select_protocol()
+        self.note_subscriptions()
         self.become(GroupState.COMPLETING_REBALANCE, at)
         self._answer_joins(at, out)
         out.notes.append(
             f"generation {self.generation} has {len(self.members)} members,"
             f" protocol {self.protocol}"
         )
+
+    def note_subscriptions(self) -> None:
+        """Those who come, go or change their minds count from the next generation on."""
+        self.subscriptions = tuple(member.metadata(self.protocol) for member in self.members)
 
     def _answer_joins(self, at: Instant, out: Outcome) -> None:
         everybody = self.members.describe(self.protocol)

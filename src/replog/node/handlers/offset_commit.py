@@ -26,6 +26,7 @@ from replog.model.messages.offset_commit import (
     OffsetCommitResponsePartition,
     OffsetCommitResponseTopic,
 )
+from replog.node.group_answers import named_once
 from replog.node.group_partition import GroupEntry, GroupPartition
 from replog.node.group_storage import OffsetStored
 from replog.node.led_log import seen_by_clients
@@ -96,12 +97,13 @@ def _sort_out(
     refused = False
     wanted: list[_Wanted] = []
     for asked in message.topics:
-        if not asked.partitions:
-            continue  # answered by partition, as by Kafka
         name = node.cluster.topic_names.get(asked.topic_id) if by_id else asked.name
         topic = None if name is None else node.cluster.topics.get(name)
+        if topic is not None and not asked.partitions:
+            continue  # answered by partition, as by Kafka; a topic that is not there is named
         answer = OffsetCommitResponseTopic(name=asked.name, topic_id=asked.topic_id)
         response.topics.append(answer)
+        refused = refused or topic is None
         for partition in asked.partitions:
             place = OffsetCommitResponsePartition(partition_index=partition.partition_index)
             answer.partitions.append(place)
@@ -116,19 +118,9 @@ def _sort_out(
                 wanted.append(_Wanted(topic, partition, place))
             refused = refused or bool(place.error_code)
     if refused:
-        _name_once(response)
+        named = [((topic.name, topic.topic_id), topic) for topic in response.topics]
+        response.topics = named_once(named)
     return response, wanted
-
-
-def _name_once(response: OffsetCommitResponse) -> None:
-    """Who names a topic twice is answered so, unless a partition of the request does not exist:
-    what the broker refuses is put together with what the coordinator says, as by Kafka."""
-    topics: dict[tuple[str, bytes], OffsetCommitResponseTopic] = {}
-    for topic in response.topics:
-        known = topics.setdefault((topic.name, topic.topic_id), topic)
-        if known is not topic:
-            known.partitions.extend(topic.partitions)
-    response.topics = list(topics.values())
 
 
 def _group(

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from replog.codec import MalformedMessage, decode_value
+from replog.codec import MalformedMessage, decode, prefix_of
 from replog.core.group.classic_group import ClassicGroup
 from replog.core.group.state import GroupState
 from replog.model.errors import ErrorCode
@@ -22,6 +22,7 @@ from replog.model.messages.offset_delete import (
     OffsetDeleteResponsePartition,
     OffsetDeleteResponseTopic,
 )
+from replog.node.group_answers import named_once
 from replog.node.group_partition import GroupEntry, GroupPartition
 from replog.node.group_storage import OffsetStored
 from replog.node.led_log import seen_by_clients
@@ -30,6 +31,7 @@ if TYPE_CHECKING:
     from replog.node.node import Node
 
 CONSUMER = "consumer"  # the protocol type whose members say what they are subscribed to
+PREFIX_LENGTH = 2  # of the version that a member names
 TOPICS_OF_A_MEMBER_MAX = 100_000  # a member that says more can't be read
 
 
@@ -78,11 +80,13 @@ def _sort_out(
     """The answer, if all goes well, and the partitions whose position is to go."""
     subscribed = _subscribed_topics(group)
     response = OffsetDeleteResponse()
+    refused = False
     doomed: dict[TopicPartition, None] = {}
     for asked in message.topics:
-        if not asked.partitions:
-            continue  # answered by partition, as by Kafka
         known = node.cluster.topics.get(asked.name)
+        if known is not None and not asked.partitions:
+            continue  # answered by partition, as by Kafka; a topic that is not there is named
+        refused = refused or known is None
         topic = OffsetDeleteResponseTopic(name=asked.name)
         response.topics.append(topic)
         for partition in asked.partitions:
@@ -95,22 +99,32 @@ def _sort_out(
             topic.partitions.append(
                 OffsetDeleteResponsePartition(partition_index=index, error_code=error)
             )
+            refused = refused or error is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
             if error is ErrorCode.NONE:
                 doomed[TopicPartition(asked.name, index)] = None
+    if refused:
+        response.topics = named_once((topic.name, topic) for topic in response.topics)
     return response, list(doomed)
 
 
 def _subscribed_topics(group: ClassicGroup) -> set[str] | None:
-    """The topics of all members; None when a member's can't be told."""
+    """The topics of this generation's members; None when a member's can't be told.
+
+    Every version of what members say begins with the fields of the first one, which has the topics.
+    """
     topics: set[str] = set()
     if group.state is GroupState.EMPTY:
         return topics
-    for member in group.members:
+    if group.subscriptions is None:
+        return None
+    for subscription in group.subscriptions:
         try:
-            said = decode_value(
+            prefix_of(subscription)
+            said, _ = decode(
                 ConsumerProtocolSubscription,
-                member.metadata(group.protocol),
-                newer=True,
+                ConsumerProtocolSubscription.VERSIONS[0],
+                subscription,
+                PREFIX_LENGTH,
                 elements_max=TOPICS_OF_A_MEMBER_MAX,
             )
         except MalformedMessage:
