@@ -31,7 +31,6 @@ EXCUSES: Final[tuple[Excuse, ...]] = (
         "incremental.broker.log.cleaner.dedupe.buffer.size.v*",
         "a small buffer means more passes, and no failure",
     ),
-    Excuse("leavegroup.joining.v*", "a group in which nobody has ever been is forgotten at once"),
 )
 
 

@@ -60,13 +60,18 @@ class GroupExpiry:
             changes.append(GroupStored(group_id, None))
         for start in range(0, len(changes), TOMBSTONES_PER_BATCH):
             self._write(home, entry, changes[start : start + TOMBSTONES_PER_BATCH])
-        home.dispose(entry)
+        self._let_go(home, entry)
 
     def _write(self, home: GroupPartition, entry: GroupEntry, changes: list[Stored]) -> None:
         def done(_error: ErrorCode) -> None:
-            home.dispose(entry)  # what failed is found again the next time
+            self._let_go(home, entry)  # what failed is found again the next time
 
         home.write(entry, changes, done)
+
+    @staticmethod
+    def _let_go(home: GroupPartition, entry: GroupEntry) -> None:
+        entry.named = False
+        home.dispose(entry)
 
     def _over(self, entry: GroupEntry) -> list[TopicPartition]:
         node = self._node

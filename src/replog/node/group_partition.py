@@ -28,19 +28,23 @@ TOMBSTONES_PER_BATCH = 1000  # some 100 KB, far below what a batch may have
 class GroupEntry(Written):
     """A group with its offsets and what this broker keeps beside them."""
 
-    __slots__ = ("group", "offsets", "stored", "timer")
+    __slots__ = ("group", "named", "offsets", "stored", "timer")
 
     def __init__(self, group: ClassicGroup, offsets: Offsets, *, stored: bool) -> None:
         super().__init__()
         self.group = group
         self.offsets = offsets
         self.stored = stored  # the log has a record of the group itself
+        # Somebody has asked to join, or committed: empty, it is shown until the next search for
+        # what is over.
+        self.named = False
         self.timer: Timer | None = None
 
     @property
     def disposable(self) -> bool:
         """Nothing would be lost with it."""
-        return self.group.idle and not self.offsets and not self.stored and not self.writing
+        kept = self.named or self.stored or self.writing
+        return self.group.idle and not self.offsets and not kept
 
 
 class GroupPartition:
@@ -187,6 +191,7 @@ class GroupPartition:
 
 def _apply(entry: GroupEntry, change: Stored) -> None:
     if isinstance(change, GroupStored):
-        entry.stored = change.group is not None
+        entry.stored = entry.named = change.group is not None
     else:
+        entry.named = True
         entry.offsets.apply(change.tp, change.committed)

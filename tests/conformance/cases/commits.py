@@ -2,7 +2,16 @@
 
 from typing import Any, Final
 
-from tests.conformance.cases.groups import AT, SUBSCRIBED, join, joined, leave, stable
+from tests.conformance.cases.groups import (
+    AT,
+    SUBSCRIBED,
+    describe,
+    join,
+    joined,
+    leave,
+    listed,
+    stable,
+)
 from tests.conformance.steps import Ask, Batch, Case, Pause, Saved, Step, Topic, TopicId, Write
 
 TOPICS: Final = [Topic("a", [[1, 2], [2, 3]])]
@@ -399,6 +408,15 @@ _DELETE = [
         forget(0, 9),
     ),
     case("OffsetDelete", "offsetdelete.nogroup", forget(0)),
+    case(
+        "OffsetDelete",
+        "offsetdelete.last",
+        commit(5, version=8, check=False),
+        forget(0),
+        forget(0),
+        describe(5),
+        listed(5),
+    ),
     case(
         "OffsetDelete",
         "offsetdelete.topic.unknown",

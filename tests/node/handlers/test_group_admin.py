@@ -14,6 +14,7 @@ from replog.model.messages.describe_groups import (
     DescribeGroupsResponse,
 )
 from replog.model.messages.join_group import JoinGroupRequest, JoinGroupRequestProtocol
+from replog.model.messages.leave_group import LeaveGroupRequest, LeaveGroupResponse
 from replog.model.messages.list_groups import ListGroupsRequest, ListGroupsResponse
 from replog.model.messages.offset_delete import (
     OffsetDeleteRequest,
@@ -149,6 +150,25 @@ def test_a_deleted_group_stays_deleted_after_a_restart() -> None:
     b.restart(record(1, epoch=1))
     assert listed(b) == {}
     assert b.fetch(partitions=(0, 1)) == [-1, -1]
+
+
+def test_an_id_of_a_deleted_group_is_known_no_more() -> None:
+    b = GroupBroker()
+    pending = b.joined(b.join(version=4)).member_id
+    assert delete(b, "g") == {"g": 0}
+    assert (listed(b), delete(b, "g")) == ({}, {"g": GONE})
+    assert b.joined(b.join(pending, version=4)).error_code == ErrorCode.UNKNOWN_MEMBER_ID
+
+
+def test_a_group_without_positions_or_members_is_empty() -> None:
+    b = GroupBroker()
+    pending = b.joined(b.join(version=4)).member_id
+    b.call(LeaveGroupRequest(member_id=pending, group_id="g"), LeaveGroupResponse, 2)
+    b.commit(5, group="h")
+    assert forgotten(b.call(delete_request(0, group="h"), OffsetDeleteResponse)) == [0]
+    assert listed(b) == {"g": "Empty", "h": "Empty"}
+    assert delete(b, "g", "h") == {"g": 0, "h": 0}
+    assert listed(b) == {}
 
 
 def test_a_commit_that_is_on_its_way_is_deleted_too() -> None:

@@ -422,6 +422,11 @@ class ClassicGroup:
         self._rounds.keep_session(member, at)
         return ErrorCode.NONE
 
+    def forget_pending(self) -> None:
+        """The group was deleted: who has an id of it and has not used it yet begins anew."""
+        if self.state is GroupState.EMPTY:
+            self._rounds.pending.clear()
+
     # ---- time and the end ------------------------------------------------------------------------
 
     def on_time(self, at: Instant) -> Outcome:

@@ -60,6 +60,8 @@ def _delete(
     on_done: Callable[[DeletableGroupResult, ErrorCode], None],
 ) -> None:
     def done(error: ErrorCode) -> None:
+        if error is ErrorCode.NONE:
+            entry.group.forget_pending()
         home.dispose(entry)
         on_done(result, error)
 

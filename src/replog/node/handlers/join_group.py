@@ -43,6 +43,7 @@ def handle(node: Node, request: Received, message: JoinGroupRequest) -> JoinGrou
     entry = home.open_group(message.group_id)
     if isinstance(entry, Refused):
         return _refusal(request, message, entry.error)
+    entry.named = True
     outcome = entry.group.join(_call(node, request, message), home.instant())
     node.groups.carry_out(home, entry, outcome)
     return None
