@@ -34,7 +34,7 @@ from tests.interop.kafka import CLASSES, Java
 HERE = Path(__file__).parent
 SHORT = bool(os.environ.get("REPLOG_INTEROP_SHORT"))
 CODECS = ("none", "gzip", "snappy", "lz4", "zstd")
-PATIENCE_S = 90.0
+PATIENCE_S = 180.0
 
 # The calls of an admin client, and what is answered when DATA has 300 records that GROUP has read.
 CALLS = {

@@ -14,6 +14,9 @@ from tests.support.cluster import Cluster
 ASKED_FOR = "REPLOG_INTEROP"
 PAGE = "REPLOG_INTEROP_PAGE"  # where a run writes what it found
 
+# A test starts ten programs of Java, and a busy machine takes half a minute for each.
+HANGS_S = 900
+
 NOTE = pytest.StashKey[str]()
 FINDINGS = pytest.StashKey[report.Findings]()
 
@@ -31,7 +34,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         if here in item.path.parents:
             if item.get_closest_marker("timeout") is None:
-                item.add_marker(pytest.mark.timeout(300))
+                item.add_marker(pytest.mark.timeout(HANGS_S))
             if not os.environ.get(ASKED_FOR):
                 item.add_marker(pytest.mark.skip(reason="only with 'make interop'"))
 

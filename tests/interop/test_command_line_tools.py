@@ -56,7 +56,6 @@ def test_latency_from_end_to_end(java: Java, own_cluster: Cluster) -> None:
     assert "99th" in java.tool("EndToEndLatency", *where, *words)
 
 
-@pytest.mark.timeout(BUSY_S + 180)
 @pytest.mark.shows_tools("ClientCompatibilityTest")
 def test_client_compatibility(java: Java, own_cluster: Cluster, topic: str) -> None:
     """Kafka's own check of what brokers can do, used in its system tests. ACLs there are none.

@@ -43,7 +43,7 @@ SEGMENT_MS = 100
 UNCHANGED = 2  # passes that must change nothing before all is taken for settled
 BROKER, SET = 4, 0  # kinds of resources and operations
 
-pytestmark = [pytest.mark.surface(60), pytest.mark.timeout(600)]
+pytestmark = pytest.mark.surface(60)
 
 # Offset of a batch, what is in it, and until when it is to stay.
 Left = list[tuple[int, str, int | None]]

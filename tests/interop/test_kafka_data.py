@@ -24,8 +24,6 @@ from tests.support.cluster import replog
 
 from replog.cli.ports import free_ports
 
-pytestmark = pytest.mark.timeout(600)
-
 Read = list[tuple[int, int, bytes | None, bytes | None, object]]
 
 TOPICS: dict[str, tuple[int, dict[str, str]]] = {

@@ -28,7 +28,7 @@ COMPACTED_BY_EACH = {"transactions-compacted", "all-aborted"}
 DELETED = "deleted-while-it-was-copied"
 ROUNDS_OF_ELECTIONS = 3
 
-pytestmark = pytest.mark.timeout(900)
+pytestmark = pytest.mark.timeout(1800)
 
 
 @dataclass

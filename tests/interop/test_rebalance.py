@@ -11,7 +11,7 @@ RUN = KINDS if not SHORT else ("librdkafka/cooperative-sticky", "java/range")
 SECONDS = float(os.environ.get("REPLOG_REBALANCE_SECONDS", "8" if SHORT else "180"))
 
 
-@pytest.mark.timeout(SECONDS + 300)
+@pytest.mark.timeout(SECONDS + 600)
 @pytest.mark.parametrize(
     "kind",
     [

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 from confluent_kafka import Producer
-from tests.interop.clients import SHORT
+from tests.interop.clients import PATIENCE_S, SHORT
 from tests.interop.kafka import Java
 from tests.support.cluster import Cluster, wait_until
 
@@ -57,7 +57,9 @@ def test_counts_words_across_a_kill(
     leader, _ = own_cluster.seats(f"{topic}-in")[0]
     try:
         expected = write(own_cluster, f"{topic}-in", rng)
-        wait_until("some are counted", lambda: bool(counts(own_cluster, f"{topic}-out")), 90)
+        wait_until(
+            "some are counted", lambda: bool(counts(own_cluster, f"{topic}-out")), PATIENCE_S
+        )
         own_cluster.local.kill(leader)
         expected += write(own_cluster, f"{topic}-in", rng)
 
@@ -66,7 +68,7 @@ def test_counts_words_across_a_kill(
             found = counts(own_cluster, f"{topic}-out")
             return all(found.get(word, 0) >= count for word, count in expected.items())
 
-        wait_until("all are counted", all_counted, 90)
+        wait_until("all are counted", all_counted, PATIENCE_S)
     finally:
         own_cluster.local.start(leader)
         streams.stdin.close()
