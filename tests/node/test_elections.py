@@ -6,7 +6,11 @@ from tests.node.town import Town
 
 from replog.model.errors import ErrorCode
 from replog.model.ids import TopicPartition
-from replog.model.messages.elect_leaders import ElectLeadersRequest, ElectLeadersResponse
+from replog.model.messages.elect_leaders import (
+    ElectLeadersRequest,
+    ElectLeadersResponse,
+    TopicPartitions,
+)
 from replog.model.messages.fetch import FetchRequest
 
 T1 = TopicPartition("t", 1)
@@ -69,6 +73,19 @@ def test_a_preferred_leader_out_of_sync_is_not_elected(town: Town) -> None:
     before = state(town)
     assert elect(town, 0) == [ErrorCode.PREFERRED_LEADER_NOT_AVAILABLE]
     assert state(town) == before
+
+
+def test_a_topic_is_answered_as_often_as_it_is_named_and_named_without_elections(
+    town: Town,
+) -> None:
+    create(town, "t", [0, 1], [0, 2])
+    named = [TopicPartitions(topic="t", partitions=indexes) for indexes in ([0], [0, 1])]
+    request = ElectLeadersRequest(topic_partitions=named, timeout_ms=5_000)
+    results = town.ask(0, request, ElectLeadersResponse).replica_election_results
+    assert [(r.topic, len(r.partition_result)) for r in results] == [("t", 1), ("t", 2)]
+    everything = ElectLeadersRequest(topic_partitions=None, timeout_ms=5_000)
+    results = town.ask(0, everything, ElectLeadersResponse).replica_election_results
+    assert [(r.topic, len(r.partition_result)) for r in results] == [("t", 0)]
 
 
 def test_without_partitions_all_that_can_be_is_elected(town: Town) -> None:

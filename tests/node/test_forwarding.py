@@ -80,6 +80,12 @@ def test_what_timed_out_before_it_was_begun_is_not_begun_later(town: Town, asked
     assert set(town.node(0).cluster.topics) == {"first", "third"}
 
 
+@pytest.mark.parametrize("asked", [0, 1])
+def test_who_allows_little_time_is_told_what_was_done(town: Town, asked: int) -> None:
+    answer = town.ask(asked, create("t", timeout_ms=1), CreateTopicsResponse)
+    assert error_of(answer) is ErrorCode.NONE
+
+
 def test_a_silent_controller_is_waited_for_only_as_long_as_the_client_allows(town: Town) -> None:
     town.pause(0)
     begun = town.now_ms

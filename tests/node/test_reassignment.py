@@ -21,6 +21,12 @@ from replog.model.coordination import Operation
 from replog.model.errors import ErrorCode
 from replog.model.messages import Message
 from replog.model.messages.alter_partition import AlterPartitionRequest
+from replog.model.messages.alter_partition_reassignments import (
+    AlterPartitionReassignmentsRequest,
+    AlterPartitionReassignmentsResponse,
+    ReassignablePartition,
+    ReassignableTopic,
+)
 from replog.model.messages.fetch import FetchRequest
 
 DELETE_DELAY_MS = 60_000
@@ -70,6 +76,25 @@ def complete(town: Town, *brokers: int, records: int = 5) -> None:
     for log in logs:
         assert log is not None and log == logs[0]
         assert all(b"record %d." % number in log for number in range(records))
+
+
+def test_each_move_of_a_request_is_judged_by_what_was_before_it(town: Town) -> None:
+    filled(town, 0, 1)
+    asked = [
+        ReassignablePartition(partition_index=0, replicas=replicas)
+        for replicas in ([1, 2], None, [2, 3])
+    ]
+    request = AlterPartitionReassignmentsRequest(
+        topics=[ReassignableTopic(name="t", partitions=asked)], timeout_ms=5_000
+    )
+    answer = town.ask(0, request, AlterPartitionReassignmentsResponse)
+    assert [p.error_code for p in answer.responses[0].partitions] == [
+        ErrorCode.NONE,
+        ErrorCode.NO_REASSIGNMENT_IN_PROGRESS,
+        ErrorCode.NONE,
+    ]
+    wait_at_rest(town, 2, 3)
+    complete(town, 2, 3)
 
 
 # ---- a good day -------------------------------------------------------------------------

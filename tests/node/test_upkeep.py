@@ -253,6 +253,15 @@ def test_the_wait_ends_with_its_time() -> None:
     assert 400 <= town.now_ms - begun < 600
 
 
+@pytest.mark.parametrize("timeout_ms", [0, -1])
+def test_who_allows_no_time_does_not_wait_for_followers(timeout_ms: int) -> None:
+    town = a_town()
+    create(town)
+    produce(town, (None, b"a"))
+    assert deleted(town, delete(town, 1, timeout_ms=timeout_ms)) == (7, 0)
+    assert partition(town, 0).log_start_offset == 1
+
+
 def test_the_wait_ends_with_the_leadership() -> None:
     town = a_town(replica_lag_time_max_ms="30000")
     create(town)

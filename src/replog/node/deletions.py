@@ -26,7 +26,7 @@ UNKNOWN = -1
 # Partitions that wait at once on one broker; a client that deletes everywhere has some thousands.
 WAITING_MAX = 20_000
 
-# The least time that a request gets: the new start has to reach the disk.
+# The least time that a request gets which allows any: the new start has to reach the disk.
 TIMEOUT_MIN_MS = 100
 
 _ALIVE = frozenset({BrokerState.ACTIVE, BrokerState.CONTROLLED_SHUTDOWN})
@@ -83,6 +83,8 @@ class Deletions:
             lambda: self._end(deletion, ErrorCode.REQUEST_TIMED_OUT),
         )
         node.upkeep.move_start(partition, offset, durable)
+        if timeout_ms <= 0 and self.low_watermark(partition) < offset:
+            self._end(deletion, ErrorCode.REQUEST_TIMED_OUT)
 
     def follower_starts_at(self, partition: Partition, broker_id: int, offset: int) -> None:
         """An authenticated follower of this leader epoch tells where its log starts."""

@@ -63,6 +63,7 @@ ANSWER_SLACK_MS = 500
 AUTO_CREATE_TIMEOUT_MS = 5_000
 
 DEFAULT_TIMEOUT_MS = 30_000  # of a request that has no field for it
+TIMEOUT_MIN_MS = 1_000  # of a request that allows any time: a write to the coordinator is over then
 
 
 class _AdminApi(NamedTuple):
@@ -322,9 +323,12 @@ def refuse(message: Request, error: ErrorCode) -> Response:
 
 
 def timeout_ms(message: Request) -> int:
-    """What the client allows; it may be nothing. Requests that can't say get the default."""
-    allowed = getattr(message, "timeout_ms", DEFAULT_TIMEOUT_MS)
-    return int(allowed)
+    """What the client allows; it may be nothing. Requests that can't say get the default.
+
+    What is begun is carried out, so who allows any time gets enough of it to be told.
+    """
+    allowed = int(getattr(message, "timeout_ms", DEFAULT_TIMEOUT_MS))
+    return max(allowed, TIMEOUT_MIN_MS) if allowed > 0 else allowed
 
 
 def _unpacked(message: Request, version: int, answer: PeerReplied | PeerFailed) -> Response | None:

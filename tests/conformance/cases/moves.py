@@ -37,6 +37,9 @@ UNTIL_DONE: Final = Ask(
     until_empty="topics",
 )
 
+TWICE: Final = [{"topic": "<a>", "partitions": indexes} for indexes in ([0], [0, 1])]
+EVERYTHING: Final = Ask("ElectLeaders", {"topic_partitions": None, "timeout_ms": 10000}, own=True)
+
 CASES: Final = [
     *(
         Case(f"electleaders.{name}", "ElectLeaders", [Topic("a", LAYOUT), *asks], versions)
@@ -47,6 +50,8 @@ CASES: Final = [
             ("topic.unknown", (0, 2), [elect(0, name="<nobody>"), elect(0, name="a b")]),
             ("twice", (0, 2), [elect(0, 0)]),
             ("nothing", (0, 2), [elect(), elect(0, topic_partitions=[])]),
+            ("topic.twice", (0, 2), [elect(topic_partitions=TWICE)]),
+            ("everything", (0, 2), [EVERYTHING]),
             ("kind", (1, 2), [elect(0, kind=2), elect(0, kind=-1)]),
             ("timeout", (0, 2), [elect(0, timeout_ms=0), elect(0, timeout_ms=-1)]),
         )
@@ -76,6 +81,8 @@ CASES: Final = [
     moved("partition.unknown", move((9, [1]), (-1, [1]))),
     moved("topic.unknown", move((0, [1]), name="<nobody>"), move((0, [1]), name="a b")),
     moved("partition.twice", move((0, [1, 2]), (0, [1, 2]))),
+    moved("partition.twice.cancelled", move((0, [2, 3]), (0, None))),
+    moved("partition.twice.moved", move((0, [2, 3]), (0, [3, 1]))),
     moved("nothing", move(), Ask("AlterPartitionReassignments", {"topics": []})),
     moved("timeout", move((0, [1, 2]), timeout_ms=0)),
     Case(

@@ -26,6 +26,7 @@ from replog.model.messages.alter_partition_reassignments import (
     ReassignablePartitionResponse,
     ReassignableTopicResponse,
 )
+from replog.model.partition import PartitionRecord
 from replog.node.handlers.admin import AdminCall
 from replog.node.handlers.create_topics import when_told
 
@@ -48,6 +49,7 @@ def execute(node: Node, message: AlterPartitionReassignmentsRequest, call: Admin
         if call.answered:
             return lambda: None
         leaders: set[int] = set()
+        before: dict[TopicPartition, PartitionRecord | None] = {}
         response = AlterPartitionReassignmentsResponse(
             allow_replication_factor_change=message.allow_replication_factor_change,
             error_message=None,
@@ -57,8 +59,13 @@ def execute(node: Node, message: AlterPartitionReassignmentsRequest, call: Admin
             response.responses.append(answer)
             for partition in topic.partitions:
                 tp = TopicPartition(topic.name, partition.partition_index)
+                record = before.setdefault(tp, draft.partition(tp))
                 outcome = _move(
-                    draft, tp, partition, may_change=message.allow_replication_factor_change
+                    draft,
+                    tp,
+                    record,
+                    partition,
+                    may_change=message.allow_replication_factor_change,
                 )
                 if isinstance(outcome, Refused):
                     answer.partitions.append(_result(tp.partition, outcome))
@@ -73,10 +80,18 @@ def execute(node: Node, message: AlterPartitionReassignmentsRequest, call: Admin
 
 
 def _move(
-    draft: Draft, tp: TopicPartition, asked: ReassignablePartition, *, may_change: bool
+    draft: Draft,
+    tp: TopicPartition,
+    record: PartitionRecord | None,
+    asked: ReassignablePartition,
+    *,
+    may_change: bool,
 ) -> set[int] | Refused:
-    """Put the move into the draft. Returns the leaders that should know of it."""
-    record = draft.partition(tp)
+    """Put the move into the draft. Returns the leaders that should know of it.
+
+    `record` is the partition before the request: the last move of a partition that is named twice
+    counts, and a move that the request itself begins can't be cancelled in it.
+    """
     if record is None:
         return Refused(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"there is no partition {tp}")
     eligible = draft.liveness.eligible.difference(record.failed)

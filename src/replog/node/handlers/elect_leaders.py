@@ -9,7 +9,7 @@ leaders and the broker that the client talks to know.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING
 
 from replog.core.controller.preferred import elect_preferred, elect_unclean
@@ -51,23 +51,20 @@ def execute(node: Node, message: ElectLeadersRequest, call: AdminCall) -> None:
         if call.answered:
             return lambda: None
         leaders: set[int] = set()
-        results = {
-            topic.topic: ReplicaElectionResult(topic=topic.topic)
-            for topic in message.topic_partitions or ()
-        }
-        for tp in _asked(draft, message):
-            result = results.get(tp.topic)
-            if result is None:
-                result = results[tp.topic] = ReplicaElectionResult(topic=tp.topic)
-            outcome = _elect(draft, tp, message.election_type)
-            if isinstance(outcome, int):
-                leaders.add(outcome)
-                result.partition_result.append(_result(tp.partition, None))
-            elif message.topic_partitions is not None or (
-                outcome.error is not ErrorCode.ELECTION_NOT_NEEDED
-            ):
-                result.partition_result.append(_result(tp.partition, outcome))
-        response = ElectLeadersResponse(replica_election_results=list(results.values()))
+        results = []
+        for topic, indexes in _asked(draft, message):
+            result = ReplicaElectionResult(topic=topic)
+            results.append(result)
+            for index in indexes:
+                outcome = _elect(draft, TopicPartition(topic, index), message.election_type)
+                if isinstance(outcome, int):
+                    leaders.add(outcome)
+                    result.partition_result.append(_result(index, None))
+                elif message.topic_partitions is not None or (
+                    outcome.error is not ErrorCode.ELECTION_NOT_NEEDED
+                ):
+                    result.partition_result.append(_result(index, outcome))
+        response = ElectLeadersResponse(replica_election_results=results)
         if not leaders:
             return lambda: call.answer(response)
         return lambda: when_told(node, call, leaders, lambda: call.answer(response))
@@ -75,13 +72,14 @@ def execute(node: Node, message: ElectLeadersRequest, call: AdminCall) -> None:
     node.controlling.submit(plan, lambda error: call.fail(error, refuse(message, error)))
 
 
-def _asked(draft: Draft, message: ElectLeadersRequest) -> Iterator[TopicPartition]:
-    if message.topic_partitions is None:
-        yield from [tp for tp, _ in draft.partitions()]
-        return
-    for topic in message.topic_partitions:
-        for index in topic.partitions:
-            yield TopicPartition(topic.topic, index)
+def _asked(draft: Draft, message: ElectLeadersRequest) -> Iterable[tuple[str, Iterable[int]]]:
+    """Topics with their partitions; every topic there is if none are named."""
+    if message.topic_partitions is not None:
+        return [(topic.topic, topic.partitions) for topic in message.topic_partitions]
+    topics: dict[str, list[int]] = {}
+    for tp, _ in draft.partitions():
+        topics.setdefault(tp.topic, []).append(tp.partition)
+    return topics.items()
 
 
 def _elect(draft: Draft, tp: TopicPartition, election_type: int) -> int | Refused:
