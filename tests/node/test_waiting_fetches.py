@@ -9,7 +9,14 @@ from replog.model.messages.fetch import FetchPartition, FetchRequest, FetchRespo
 
 
 def fetch(
-    lone: Lone, token: int, wait_ms: int, *, session_id: int = 0, epoch: int = 0, offset: int = 0
+    lone: Lone,
+    token: int,
+    wait_ms: int,
+    *,
+    session_id: int = 0,
+    epoch: int = 0,
+    offset: int = 0,
+    version: int = 12,
 ) -> None:
     wanted = FetchPartition(partition=0, fetch_offset=offset, partition_max_bytes=1_000_000)
     message = FetchRequest(
@@ -20,7 +27,7 @@ def fetch(
         session_epoch=epoch,
         topics=[FetchTopic(topic="t", topic_id=topic_id("t"), partitions=[wanted])],
     )
-    lone.ask(message, token, version=12)
+    lone.ask(message, token, version=version)
 
 
 def session_of(lone: Lone) -> int:
@@ -70,6 +77,24 @@ def test_one_that_is_less_patient_does_not_wait_for_the_deadline_of_the_one_befo
     assert not lone.replies(102)
     at(lone, began + 500)
     assert len(lone.replies(102)) == 1
+
+
+def test_a_session_is_told_of_a_topic_that_it_named_by_id_before_the_broker_knew_it() -> None:
+    lone = Lone()
+    fetch(lone, 100, 0, version=13)
+    (opened,) = lone.replies(100)
+    assert isinstance(opened, FetchResponse)
+    lone.topic("t", record(1))
+
+    def ask_again(epoch: int, wait_ms: int) -> None:
+        same = FetchRequest(max_wait_ms=wait_ms, min_bytes=1, max_bytes=1_000_000, topics=[])
+        same.session_id, same.session_epoch = opened.session_id, epoch
+        lone.ask(same, 100 + epoch, version=13)
+
+    ask_again(1, 0)
+    lone.produce("t", batch(b"1"))  # while no request of the session is here
+    ask_again(2, 500)
+    assert len(lone.replies(102)) == 1, "there is something to read"
 
 
 def test_one_whose_session_is_given_up_is_answered_in_its_time() -> None:

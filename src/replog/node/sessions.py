@@ -62,8 +62,6 @@ class FetchSessions:
                 self._close(context)
                 context.session_id = 0
         context.last_used_ms = self._node.now_ms
-        if context.session_id:
-            context.watch(self._node.waits)
         return context
 
     @staticmethod

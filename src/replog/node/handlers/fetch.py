@@ -423,7 +423,9 @@ class _Fetch(ParkedFetch):
                 )
                 for broker, end in endpoints(self.node.cluster, sorted(hinted), self.request)
             ]
-        if not context.session_id:
+        if context.session_id:  # its topics may have become known by this look
+            context.watch(self.node.waits)
+        else:
             context.close(self.node.waits)
         return response
 
