@@ -72,6 +72,30 @@ def test_no_power_cut_brings_back_what_a_file_said_of_the_earlier_topic(seed: in
     assert lone.partition("t").log_end_offset == 0
 
 
+@pytest.mark.parametrize("seed", range(20))
+def test_no_power_cut_makes_a_log_of_a_part_of_a_folder_that_is_being_removed(seed: int) -> None:
+    """The folder has another name before its files go: if that were lost and they were gone, the
+    log would be opened with holes."""
+    lone = Lone()
+    lone.topic("t", record(1))
+    for _ in range(10):
+        assert lone.produce("t", batch(b"v")).error_code == 0
+    lone.partition("t").log.flush()
+    lone.disk.sync_directory("t-0")
+    lone.disk.sync_directory("")
+    whole = {path for path in lone.disk.paths() if path.startswith("t-0/")}
+    assert len(whole) > 3
+    lone.node.cluster.remove_topic("t")
+    lone.node.partitions.apply([], [("t", topic_id("t"))])
+    lone.tick(120_000)
+    lone.run_jobs()
+    assert not [path for path in lone.disk.paths() if path.startswith("t-0")]
+
+    lone.disk.power_cut(Random(seed))
+
+    assert {path for path in lone.disk.paths() if path.startswith("t-0/")} in (set(), whole)
+
+
 def test_a_folder_that_a_power_cut_left_without_an_id_begins_at_the_beginning() -> None:
     """Where the earlier topic's log began does not hold for the one that gets its folder."""
     disk = MemDisk()

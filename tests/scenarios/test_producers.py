@@ -245,6 +245,28 @@ def test_a_replica_of_which_power_left_its_start_alone_knows_the_producer_again(
 
 
 @pytest.mark.scenario(53, 66)
+def test_a_replica_of_which_power_left_its_start_alone_copies_what_came_behind_it(
+    town: Town,
+) -> None:
+    """The answer that tells it of the producer has records, too, which are not taken: it asks for
+    them again from where it was, and the leader does not send them unless it is told so."""
+    create(town, "t", [1, 2])
+    for sequence in range(9):
+        assert send(town, sequence)[0] is ErrorCode.NONE
+        if sequence == 6:
+            delete_records(town, 7)
+    town.run(1_000)
+    town.kill(2)
+    disk = town.disk(2)
+    for name in disk.list("t-0"):
+        if name != "partition.metadata":
+            disk.remove(f"t-0/{name}")
+    town.start(2)
+    town.run_until(lambda: isr(town) == [1, 2])
+    assert replica(town, 2).log_end_offset == 9
+
+
+@pytest.mark.scenario(53, 66)
 def test_a_replica_that_power_left_nothing_of_what_it_copied_knows_the_producer(
     town: Town,
 ) -> None:

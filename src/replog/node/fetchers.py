@@ -45,14 +45,8 @@ SESSION_EPOCH_END = 2**31
 # offset, the offset below which the log is synced (-1 unless the topic's durability is `fsync`),
 # and whether the batch at the fetch offset was refused when it came.
 Told = tuple[int, int, int, int, int, bool]
-FORGOTTEN: Told = (
-    -1,
-    -1,
-    -1,
-    -1,
-    -1,
-    False,
-)  # the session holds the partition, and must be told anew
+# The session holds the partition, and has to be told of it anew, be it the same.
+TELL_AGAIN: Told = (-1, -1, -1, -1, -1, False)
 
 _new_request = blank(FetchRequest)
 _new_topic = blank(FetchTopic)
@@ -122,7 +116,7 @@ class Fetcher:
             followed = self.followed[key] = Followed(partition)
             if key in self._forgotten:  # the session still holds it
                 del self._forgotten[key]
-                followed.told = FORGOTTEN
+                followed.told = TELL_AGAIN
         followed.not_before_ms = 0.0
         self._news[key] = followed
 
@@ -313,11 +307,11 @@ class Fetcher:
             return
         diverging = data.diverging_epoch
         if diverging is not None and diverging.epoch >= 0:
-            self._diverged(partition, data, diverging.epoch, diverging.end_offset)
+            self._diverged(followed, data, diverging.epoch, diverging.end_offset)
             return
         node = self._node
         if self._in_doubt(partition, data.log_start_offset) or self._unknowing(partition, data):
-            self._copy_anew(partition, data)
+            self._copy_anew(followed, data)
             return
         records = data.records
         if isinstance(records, (bytes, memoryview)) and records:
@@ -335,13 +329,15 @@ class Fetcher:
             if wait_ms > 0:
                 self._later(followed, wait_ms)
 
-    def _copy_anew(self, partition: Partition, data: PartitionData) -> None:
+    def _copy_anew(self, followed: Followed, data: PartitionData) -> None:
         """Leave our log for the leader's: it begins where ours does not reach, or may not agree.
 
         With it comes what the leader knows of producers whose batches are gone: else we would take
-        any sequence from them, as leader.
+        any sequence from them, as leader. The records of this answer are not taken, so the leader
+        is asked for them again, though that may be from where it was.
         """
-        leader_start = data.log_start_offset
+        followed.told = TELL_AGAIN
+        partition, leader_start = followed.partition, data.log_start_offset
         self._node.report(
             Level.WARNING,
             f"{partition.tp}: log end {partition.log_end_offset}, HW {partition.high_watermark}, "
@@ -377,7 +373,7 @@ class Fetcher:
         )
 
     def _diverged(
-        self, partition: Partition, data: PartitionData, epoch: int, end_offset: int
+        self, followed: Followed, data: PartitionData, epoch: int, end_offset: int
     ) -> None:
         """Cut back to where both histories may agree (KIP-101, KIP-279), then ask again.
 
@@ -385,7 +381,8 @@ class Fetcher:
         hold an older one, we can agree no further than the end of ours: the next answer tells. When
         they part below our start nothing of ours is the leader's, and we lack what it has below.
         """
-        log = partition.log
+        followed.told = TELL_AGAIN
+        partition, log = followed.partition, followed.partition.log
         own_epoch, own_end = log.end_offset_for_epoch(epoch)
         if own_epoch == epoch:
             cut = min(end_offset, own_end)
@@ -394,7 +391,7 @@ class Fetcher:
         else:
             cut = end_offset
         if cut < log.log_start_offset:
-            self._copy_anew(partition, data)
+            self._copy_anew(followed, data)
             return
         cut = min(cut, log.log_end_offset) if own_epoch >= 0 else log.log_start_offset
         self._node.report(
@@ -412,7 +409,7 @@ class Fetcher:
             # Below its log, or with an empty one, of which no epoch is known, beyond its end.
             end < data.log_start_offset or start == end > data.log_start_offset >= 0
         ):
-            self._copy_anew(partition, data)
+            self._copy_anew(followed, data)
             return
         # The leader is behind us (it has not heard of its leadership), or we are behind it (news
         # of another leader is on its way), or it is in trouble: ask again a little later.

@@ -438,8 +438,13 @@ class LogFolder:
             if error is not None:
                 node.report(Level.ERROR, f"{directory} is not removed: {error}")
 
+        def work() -> None:
+            # Or power gives what is left of it the name of a log back, which has holes then.
+            self.disk.sync_directory("")
+            self.disk.remove_tree(directory)
+
         def due() -> None:
-            run_disk_job(node, lambda: self.disk.remove_tree(directory), done)
+            run_disk_job(node, work, done)
 
         node.timers.call_at(node.now_ms + delay_ms, due)
 
