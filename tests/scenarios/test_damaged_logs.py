@@ -1,7 +1,7 @@
 """Batches that rot below the recovery point: who reads them finds it, who has them mends it."""
 
 import pytest
-from tests.node.moving import T0, create, members, produce, state
+from tests.node.moving import T0, create, members, move, produce, state
 from tests.node.town import Town
 from tests.scenarios.stage import (
     a_town,
@@ -238,6 +238,29 @@ def test_the_only_log_is_not_thrown_away_because_it_cannot_be_opened(town: Town)
     town.run(3_000)
     assert members(town, U0)[:2] == (-1, [2])
     assert bytes(town.disks[2].inode(f"{U0}/{0:020d}.log").data) == before
+
+
+@pytest.mark.scenario(21)
+def test_the_only_log_leads_again_without_a_restart_when_it_can_be_opened_after_all(
+    town: Town,
+) -> None:
+    create(town, "u", [2], min__insync__replicas="1")
+    assert produce(town, b"one", U0) is ErrorCode.NONE
+    assert produce(town, b"two", U0) is ErrorCode.NONE
+    replica(town, 2, U0).log.flush()
+    replica(town, 2, U0).folder.write_recovery_points()
+    town.kill(2)
+    inode = town.disks[2].inode(f"{U0}/{0:020d}.log")
+    sound = bytes(inode.data)
+    rot(town, 2, 0, U0, at=16)
+    town.start(2)
+    town.run(1_000)
+    assert members(town, U0)[:2] == (-1, [2])
+    inode.data[:], inode.durable = sound, sound
+    assert move(town, [2, 1], U0) is ErrorCode.NONE  # the broker looks at it once more
+    town.run_until(lambda: members(town, U0)[0] == 2)
+    town.run_until(lambda: set(members(town, U0)[1]) == {1, 2})
+    assert produce(town, b"three", U0) is ErrorCode.NONE
 
 
 @pytest.mark.scenario(21)

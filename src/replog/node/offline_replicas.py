@@ -52,7 +52,8 @@ class OfflineReplicas:
 
     def gone(self, tp: TopicPartition) -> None:
         """This broker should not have it any more, or it could be opened after all."""
-        self._unopened.pop(tp, None)
+        if self._unopened.pop(tp, None) is not None:
+            self._tell_at(self._node.now_ms)
 
     def topic_gone(self, name: str, topic_id: bytes) -> None:
         """A topic is deleted."""
@@ -106,7 +107,10 @@ class OfflineReplicas:
         if partition.folder.state is FolderState.FULL:
             known = node.broker_id in record.failed
             return None if known or alone else OfflinePartition(index=index, readable=True)
-        if damage is None or alone or node.partitions.damaged.may_begin_anew(record, damage.epoch):
+        if damage is None:  # opened after all: else it would not be trusted until a restart
+            back = node.broker_id in record.failed
+            return OfflinePartition(index=index, usable=True) if back else None
+        if alone or node.partitions.damaged.may_begin_anew(record, damage.epoch):
             return None
         return OfflinePartition(index=index, readable=True, damaged_epoch=record.leader_epoch)
 

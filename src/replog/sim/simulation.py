@@ -6,13 +6,15 @@ from typing import Final
 
 from replog.model.coordination import Operation, StoredNode
 from replog.model.ids import TopicPartition
+from replog.node.power_cuts import PATIENCE_MS
 from replog.sim.audit import audit, still_wrong
 from replog.sim.chronicle import Chronicle
 from replog.sim.plan import Plan
 from replog.sim.violation import Violation
 from replog.sim.world import World
 
-REST_AFTER_MS: Final = 8_000.0  # virtual time in which a healed world must come to rest
+# Virtual time in which a healed world must come to rest: a log that is lost for good is waited for.
+REST_AFTER_MS: Final = PATIENCE_MS + 6_000.0
 LOOK_EVERY_MS: Final = 50.0
 
 

@@ -212,6 +212,19 @@ def test_a_broker_says_so_and_comes_back() -> None:
     assert made.changed[TopicPartition("t", 1)].last_known_elr == (0,)
 
 
+def test_a_broker_that_can_use_its_log_after_all_need_not_register_anew() -> None:
+    made = draft(partition(ALL, ALL, 0), partition((0,), (0,), 0))
+    only = TopicPartition("t", 1)
+    made.replica_usable(TP, 0)
+    assert not made.changed, "nothing was said against it"
+    made.replica_offline(TP, 0, readable=False)
+    made.replica_offline(only, 0, readable=False)
+    for tp in (TP, only, TopicPartition("t", 9)):
+        made.replica_usable(tp, 0)
+    assert (made.changed[TP].failed, made.changed[TP].isr) == ((), (1, 2))
+    assert (made.changed[only].failed, made.changed[only].last_known_elr) == ((), (0,))
+
+
 def test_others_that_come_up_change_nothing_for_it() -> None:
     made = draft(partition(ALL, (0,), 0))
     made.replica_offline(TP, 0, readable=False)

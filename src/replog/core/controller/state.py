@@ -17,6 +17,7 @@ from replog.core.controller.changes import (
     replica_begins_anew,
     replica_failed,
     replica_read_only,
+    replicas_returned,
 )
 from replog.core.controller.config_draft import ConfigDraft, Resource
 from replog.core.controller.eligible import TopicRules, led_by_suspect, only_suspects
@@ -347,6 +348,16 @@ class Draft:
             min_isr=rules.min_isr,
         )
         self.put_change(tp, change)
+
+    def replica_usable(self, tp: TopicPartition, broker: int) -> None:
+        """`broker` could open its log of a partition after all: for this one it registers anew."""
+        record = self.partition(tp)
+        if record is None:
+            return
+        returned = replicas_returned(record, (broker,), controller_epoch=self.epoch)
+        if returned is not None:
+            self.put_partition(tp, returned)
+            self.reconcile([(tp, returned)])
 
     def set_broker_state(self, broker: int, state: BrokerState) -> None:
         """Move a registered broker to `state`, and partitions with it."""

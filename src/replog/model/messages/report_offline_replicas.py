@@ -30,11 +30,13 @@ class OfflinePartition(Struct):
         "damaged_epoch",
         "index",
         "readable",
+        "usable",
     )
     SCHEMA: ClassVar[tuple[Field, ...]] = (
         Field("index", "int32", default=0),
         Field("readable", "bool", default=False),
         Field("damaged_epoch", "int32", tag=0, default=-1),
+        Field("usable", "bool", tag=1, default=False),
     )
 
     def __init__(
@@ -43,10 +45,12 @@ class OfflinePartition(Struct):
         index: int = 0,
         readable: bool = False,
         damaged_epoch: int = -1,
+        usable: bool = False,
     ) -> None:
         self.index: int = index
         self.readable: bool = readable
         self.damaged_epoch: int = damaged_epoch
+        self.usable: bool = usable
 
 
 class OfflineTopic(Struct):

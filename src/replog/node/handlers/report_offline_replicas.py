@@ -1,11 +1,12 @@
 """ReportOfflineReplicas, own API key 20005, version 0: a broker can't use some of its logs.
 
 Taken from brokers only. A replica that can't be read counts as one whose broker died: it leaves the
-ISR, leads no more, and is not elected until its broker registers anew. So does one that can only be
-read (its disk is full), except that it leads on while nobody else can. One whose log is damaged
-says in which leader epoch, and that it will begin the log anew once another broker leads in a later
-one: it leaves ISR and ELR for that, and may come back in without a restart. Answered when it is
-durable; saying it again is free. Replicas of topics that are gone are passed over.
+ISR, leads no more, and is not elected until its broker registers anew, or says that it could open
+it after all, which counts as that. So does one that can only be read (its disk is full), except
+that it leads on while nobody else can. One whose log is damaged says in which leader epoch, and
+that it will begin the log anew once another broker leads in a later one: it leaves ISR and ELR for
+that, and may come back in without a restart. Answered when it is durable; saying it again is free.
+Replicas of topics that are gone are passed over.
 """
 
 from __future__ import annotations
@@ -59,6 +60,8 @@ def execute(
                         leader_epoch=partition.damaged_epoch,
                         readable=partition.readable,
                     )
+                elif partition.usable:
+                    draft.replica_usable(tp, message.broker_id)
                 else:
                     draft.replica_offline(tp, message.broker_id, readable=partition.readable)
         return lambda: answer(ErrorCode.NONE)
