@@ -3,7 +3,7 @@
 from random import Random
 
 import pytest
-from tests.node.lone import Lone, batch, record, topic_id
+from tests.node.lone import WALL_MS, Lone, batch, record, topic_id
 
 from replog.log import checkpoints
 from replog.log.disk import DiskFull
@@ -226,3 +226,30 @@ def _cut_without_room_from(number: int, *, anew: bool) -> bool:
     lone.topic("a", record(1, epoch=6))
     assert lone.produce("a", batch(b"new")).error_code == ErrorCode.NONE
     return calls > number
+
+
+def test_segments_leave_up_to_the_start_that_is_on_disk_and_not_up_to_a_later_one() -> None:
+    """Or a power cut finds the earlier start, and a log with holes behind it."""
+    lone = Lone()
+    lone.topic("a", record(1), **{"segment.ms": "25"})
+    for number in range(20):
+        lone.produce("a", batch(b"v", timestamp=WALL_MS + 10 * number))
+    lone.run_jobs()
+    log = lone.partition("a").log
+    bases = list(log.base_offsets)
+    assert len(bases) > 5
+    lone.node.upkeep.move_start(lone.partition("a"), bases[2])
+    lone.tick(1)
+    lone.node.upkeep.move_start(lone.partition("a"), bases[4])
+    seen = set()
+    while log.base_offsets[0] < bases[4]:
+        on_disk = checkpoints.read(lone.disk, checkpoints.LOG_STARTS)[0].get(
+            TopicPartition("a", 0), 0
+        )
+        assert log.base_offsets[0] <= on_disk
+        seen.add(log.base_offsets[0])
+        if lone.jobs:
+            lone.run_job()
+        else:
+            lone.tick(1)
+    assert seen == {bases[0], bases[2]}

@@ -63,24 +63,29 @@ class ShrinkingLog:
         """
         self.log_start_offset = max(self.log_start_offset, min(offset, self.log_end_offset))
 
-    def below_start(self) -> int:
-        """How many segments hold nothing but what is below the log's start."""
+    def below_start(self, start: int | None = None) -> int:
+        """How many segments hold nothing but what is below `start`: by default, the log's start."""
+        if start is None:
+            start = self.log_start_offset
         count = 0
         while count + 1 < len(self._segments):
-            if self._segments[count + 1].base_offset > self.log_start_offset:
+            if self._segments[count + 1].base_offset > start:
                 break
             count += 1
         return count
 
-    def leave(self, count: int) -> list[str]:
+    def leave(self, count: int, start: int | None = None) -> list[str]:
         """Take the first `count` segments, which are below the start, out of the log.
 
-        The start must be on stable storage. Returns the names that their files have from now on,
-        for whoever removes them later: readers that hold a range of one read on. Raises DiskError.
+        `start`, by default the log's, must be on stable storage: power may give some of the files
+        their names back, and not others. Returns the names that they have from now on, for whoever
+        removes them later: readers that hold a range of one read on. Raises DiskError.
         """
-        self._epochs.truncate_from_start(self.log_start_offset)
+        if start is None:
+            start = self.log_start_offset
+        self._epochs.truncate_from_start(start)
         left: list[str] = []
-        for _ in range(min(count, self.below_start())):
+        for _ in range(min(count, self.below_start(start))):
             segment = self._segments[0]
             left += self._retire(segment)
             self._forget(segment)

@@ -133,31 +133,34 @@ class Upkeep:
     def _persist(
         self, partition: Partition, then: Callable[[str | None], None] | None = None
     ) -> None:
+        start = partition.log.log_start_offset
+
         def persisted(error: str | None) -> None:
             if error is None:
-                self._leave(partition)
+                self._leave(partition, start)
             if then is not None:
                 then(error)
 
         partition.folder.write_log_starts(persisted)
 
-    def _leave(self, partition: Partition) -> None:
-        """The start is on stable storage: files below it are not needed any more."""
+    def _leave(self, partition: Partition, start: int) -> None:
+        """`start` is on stable storage: files below it are not needed any more. The log's start may
+        have moved on since."""
         node, log = self._node, partition.log
         if node.partitions.get(partition.tp) is not partition:
             return
         if not kept_producers.are_kept(partition):
-            kept_producers.keep(node, partition, lambda: self._leave(partition))
+            kept_producers.keep(node, partition, lambda: self._leave(partition, start))
             return
         try:
-            left = log.leave(LEAVING_MAX)
+            left = log.leave(LEAVING_MAX, start)
         except DiskError as error:
             node.partitions.disk_failed(partition, error)
             return
         if left:
             self.remove_later(partition, left)
-        if log.below_start():
-            node.timers.call_at(node.now_ms, lambda: self._leave(partition))
+        if log.below_start(start):
+            node.timers.call_at(node.now_ms, lambda: self._leave(partition, start))
 
     def remove_later(self, partition: Partition, paths: list[str]) -> None:
         """Remove files of a log after `file.delete.delay.ms`. A crash before that does it too."""
