@@ -224,14 +224,19 @@ def test_a_log_that_cannot_be_opened_is_copied_anew_without_anybodys_help(town: 
     assert members(town)[0] == 1
 
 
-@pytest.mark.scenario(21)
-def test_the_only_log_is_not_thrown_away_because_it_cannot_be_opened(town: Town) -> None:
+def kill_the_only_one(town: Town) -> None:
+    """Broker 2, who alone has the topic u: what it has is flushed."""
     create(town, "u", [2], min__insync__replicas="1")
     assert produce(town, b"one", U0) is ErrorCode.NONE
     assert produce(town, b"two", U0) is ErrorCode.NONE
     replica(town, 2, U0).log.flush()
     replica(town, 2, U0).folder.write_recovery_points()
     town.kill(2)
+
+
+@pytest.mark.scenario(21)
+def test_the_only_log_is_not_thrown_away_because_it_cannot_be_opened(town: Town) -> None:
+    kill_the_only_one(town)
     rot(town, 2, 0, U0, at=16)
     before = bytes(town.disks[2].inode(f"{U0}/{0:020d}.log").data)
     town.start(2)
@@ -244,12 +249,7 @@ def test_the_only_log_is_not_thrown_away_because_it_cannot_be_opened(town: Town)
 def test_the_only_log_leads_again_without_a_restart_when_it_can_be_opened_after_all(
     town: Town,
 ) -> None:
-    create(town, "u", [2], min__insync__replicas="1")
-    assert produce(town, b"one", U0) is ErrorCode.NONE
-    assert produce(town, b"two", U0) is ErrorCode.NONE
-    replica(town, 2, U0).log.flush()
-    replica(town, 2, U0).folder.write_recovery_points()
-    town.kill(2)
+    kill_the_only_one(town)
     inode = town.disks[2].inode(f"{U0}/{0:020d}.log")
     sound = bytes(inode.data)
     rot(town, 2, 0, U0, at=16)
