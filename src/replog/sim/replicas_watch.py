@@ -200,8 +200,8 @@ class ReplicasWatch:
         before = log.chain_at(origin)
         if committed.lost:  # it may not have heard yet of an election that lost what it holds
             before = self._prefix(key, origin, first)
-        if before is None and first is None and origin <= log.end:
-            before = 0  # an empty log may begin inside a batch
+        if before is None and first is None and (origin <= log.end or committed.lossy_epoch >= 0):
+            before = 0  # an empty log may begin inside a batch, or where what is lost had its start
         if before is None:
             raise Violation(
                 "a log begins with what is committed", f"{replica}: {start}; {log.end} is committed"
