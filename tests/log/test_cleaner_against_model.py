@@ -116,7 +116,7 @@ class CompactedLogAgainstModel(RuleBasedStateMachine):
         assert offset <= self.committed, "past the high watermark"
         self.log.start_at(offset)
         self.start = max(self.start, self.log.log_start_offset)
-        for path in self.log.leave(100):
+        for path in self.log.leave(100, self.log.log_start_offset):
             self.disk.remove(path)
 
     # Ends ---------------------------------------------------------------------------------------
@@ -153,7 +153,7 @@ class CompactedLogAgainstModel(RuleBasedStateMachine):
             log_start_offset=self.start,
         )
         self.log.cleaned_to = min(cleaned, self.log.log_end_offset)
-        self.log.leave(100)
+        self.log.leave(100, self.log.log_start_offset)
 
     # What must always hold ----------------------------------------------------------------------
 

@@ -157,7 +157,7 @@ def test_a_crash_while_a_start_removes_what_was_replaced() -> None:
 def leave_front(disk: MemDisk, log: PartitionLog, offset: int) -> None:
     """As a broker does it when the start at `offset` is on stable storage."""
     log.start_at(offset)
-    paths = log.leave(10)
+    paths = log.leave(10, log.log_start_offset)
     disk.sync_directory(DIRECTORY)
     for path in paths:
         disk.remove(path)
@@ -180,7 +180,7 @@ def test_a_crash_anywhere_while_the_front_leaves(power: bool) -> None:
         assert again.log_start_offset == first
         wanted = [record for record in written if record[0] >= first]
         assert [record for record in left(again) if record[0] >= first] == wanted
-        again.leave(10)
+        again.leave(10, again.log_start_offset)
         assert again.below_start() == 0 and again.segments[0].base_offset <= first
         assert [record for record in left(again) if record[0] >= first] == wanted
         if calls < at:

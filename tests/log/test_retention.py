@@ -77,7 +77,7 @@ def test_an_empty_active_segment_stays() -> None:
     log.roll()
     assert may_go(log, ms=0) == 2
     log.start_at(2)
-    log.leave(9)
+    log.leave(9, log.log_start_offset)
     assert may_go(log, ms=0) == 0
 
 
@@ -107,14 +107,14 @@ def test_records_below_the_start_are_not_read_and_their_files_leave() -> None:
     assert held is not None
     before = held.read()
     assert log.below_start() == 2
-    left = log.leave(1)
+    left = log.leave(1, log.log_start_offset)
     assert [path.removeprefix(f"{DIRECTORY}/") for path in left] == [
         f"{0:020d}.log.deleted",
         f"{0:020d}.index.deleted",
         f"{0:020d}.timeindex.deleted",
     ]
     assert log.epoch_entries() == [(0, 2), (5, 4)]
-    left = log.leave(5)
+    left = log.leave(5, log.log_start_offset)
     assert log.below_start() == 0 and len(log.segments) == 3
     for path in left:
         disk.remove(path)
@@ -140,7 +140,7 @@ def test_a_start_inside_a_segment_keeps_it() -> None:
     write(log, [("a", "1"), ("b", "1"), ("c", "1")])
     seal(log)
     log.start_at(2)
-    assert log.leave(9) == []
+    assert log.leave(9, log.log_start_offset) == []
     assert offsets(everything(log)) == [0, 1, 2], "a batch is given whole"
     again = open_log(disk, CONFIG, recovery_point=log.recovery_point, log_start_offset=2)
     assert again.log_start_offset == 2
@@ -153,7 +153,7 @@ def test_a_rolled_log_can_lose_everything() -> None:
     log.roll()
     assert [segment.base_offset for segment in log.segments] == [0, 1, 2]
     log.start_at(2)
-    log.leave(9)
+    log.leave(9, log.log_start_offset)
     assert log.size == 0 and log.log_start_offset == 2
     disk.crash()
     again = open_log(disk, CONFIG)
@@ -165,7 +165,7 @@ def test_a_rolled_log_can_lose_everything() -> None:
 def test_files_that_were_leaving_are_gone_after_a_start() -> None:
     disk, log = filled(1, 2, 3)
     log.start_at(2)
-    log.leave(9)
+    log.leave(9, log.log_start_offset)
     assert [name for name in disk.list(DIRECTORY) if name.endswith(".deleted")]
     disk.crash()
     open_log(disk, CONFIG)
@@ -180,7 +180,7 @@ def test_what_comes_back_of_left_segments_takes_no_living_one_along() -> None:
         disk, log = filled(1, 2, 3, 4, 5, 6)
         log.flush()
         log.start_at(log.segments[4].base_offset)
-        log.leave(9)
+        log.leave(9, log.log_start_offset)
         start, end = log.log_start_offset, log.log_end_offset
         disk.power_cut(Random(seed))
         names = disk.list(DIRECTORY)

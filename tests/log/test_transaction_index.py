@@ -129,7 +129,7 @@ def test_old_segments_take_theirs_along() -> None:
     disk = MemDisk()
     log, entries = filled(disk)
     log.start_at(20)
-    log.leave(log.below_start())
+    log.leave(log.below_start(), log.log_start_offset)
     first = log.base_offsets[0]
     assert log.aborted.within(20, 100) == [e for e in entries if e.last_offset >= 20]
     assert all(int(name.removesuffix(SUFFIX)) >= first for name in indexes(disk))

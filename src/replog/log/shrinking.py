@@ -74,15 +74,13 @@ class ShrinkingLog:
             count += 1
         return count
 
-    def leave(self, count: int, start: int | None = None) -> list[str]:
-        """Take the first `count` segments, which are below the start, out of the log.
+    def leave(self, count: int, start: int) -> list[str]:
+        """Take the first `count` segments, at most, that are below `start` out of the log.
 
-        `start`, by default the log's, must be on stable storage: power may give some of the files
-        their names back, and not others. Returns the names that they have from now on, for whoever
-        removes them later: readers that hold a range of one read on. Raises DiskError.
+        `start` is the log's, or an earlier one, and on stable storage: power may give some of the
+        files their names back, and not others. Returns the names that they have from now on, for
+        whoever removes them later: readers that hold a range of one read on. Raises DiskError.
         """
-        if start is None:
-            start = self.log_start_offset
         self._epochs.truncate_from_start(start)
         left: list[str] = []
         for _ in range(min(count, self.below_start(start))):
