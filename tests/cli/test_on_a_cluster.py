@@ -6,7 +6,10 @@ import sys
 from pathlib import Path
 
 import pytest
+from confluent_kafka import Consumer, TopicPartition
 from tests.support.cluster import Cluster, replog
+
+from replog.cli.traffic import QUICK, log_end
 
 
 def test_status_tells_brokers_and_topics(cluster: Cluster, topic: str) -> None:
@@ -87,6 +90,21 @@ def test_consume_begins_and_ends_where_it_is_told(cluster: Cluster, topic: str) 
     assert cluster.try_to("consume", topic, "-o", "11", "-e").stdout == "", "not the beginning"
     done = cluster.try_to("consume", topic, "-e", "--format", "json", "-o", "9")
     assert json.loads(done.stdout)["value"] == "9"
+
+
+def test_the_end_is_found_after_the_leadership_moved(cluster: Cluster, topic: str) -> None:
+    """The client knows a leader of before, and librdkafka by itself would ask that one only."""
+    words = ("--replication-factor", "1", "--start-index", "0", "--shift", "0")
+    cluster.run("topic", "create", topic, "--partitions", "1", *words)
+    client = Consumer({**QUICK, "bootstrap.servers": cluster.bootstrap, "group.id": topic})
+    place = TopicPartition(topic, 0)
+    try:
+        assert log_end(client, place, 30) == 0
+        done = cluster.try_to("reassign", "apply", f"{topic}:0=1", "--wait")
+        assert done.returncode == 0, done.stderr
+        assert log_end(client, place, 30) == 0
+    finally:
+        client.close()
 
 
 def test_a_group_goes_on_where_it_stopped(cluster: Cluster, topic: str) -> None:

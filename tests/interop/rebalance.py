@@ -22,7 +22,7 @@ from tests.support.cluster import Cluster, wait_until
 
 from replog.cli.group_view import committed_offsets
 from replog.cli.ledger import Writer
-from replog.cli.traffic import Producer, client_library
+from replog.cli.traffic import Producer, client_library, log_end
 from replog.runtime.client import AdminClient
 
 MEMBERS_MAX = 20
@@ -223,7 +223,7 @@ def log_ends(bootstrap: str, topic: str) -> dict[int, int]:
     library = client_library()
     client = library.Consumer({"bootstrap.servers": bootstrap, "group.id": "nobody"})
     places = [library.TopicPartition(topic, partition) for partition in range(PARTITIONS)]
-    found = {p.partition: client.get_watermark_offsets(p, timeout=30)[1] for p in places}
+    found = {place.partition: log_end(client, place, 30) for place in places}
     client.close()
     return found
 

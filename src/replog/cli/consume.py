@@ -19,7 +19,7 @@ from replog.cli.options import (
 )
 from replog.cli.produce import require_topic
 from replog.cli.target import CALL_TIMEOUT_S, bootstrap_servers
-from replog.cli.traffic import client_library
+from replog.cli.traffic import client_library, log_end
 
 TEMPLATE_HELP = (
     "%%t topic, %%p partition, %%o offset, %%T timestamp, %%k key, %%v value, %%%% percent"
@@ -121,7 +121,7 @@ def _places(
     if begin > 0:
         for place in places:
             try:
-                _, end = client.get_watermark_offsets(place, timeout=CALL_TIMEOUT_S)
+                end = log_end(client, place, CALL_TIMEOUT_S)
             except library.KafkaException as error:
                 raise Failure(f"partition {place.partition} of {topic!r}: {error}") from error
             place.offset = min(begin, end)

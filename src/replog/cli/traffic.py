@@ -178,6 +178,32 @@ class Consumer(threading.Thread):
         self.join(timeout_s)
 
 
+def log_end(client: Any, place: Any, timeout_s: float) -> int:
+    """End of the log at `place` (a TopicPartition) as consumers see it.
+
+    librdkafka asks again whom it asked before; while leadership moves, that may be the wrong one.
+    Raises KafkaException for what does not pass by itself, and after `timeout_s`.
+    """
+    library = client_library()
+    codes = library.KafkaError
+    passing = (
+        codes.NOT_LEADER_FOR_PARTITION,
+        codes.LEADER_NOT_AVAILABLE,
+        codes.OFFSET_NOT_AVAILABLE,
+        codes.FENCED_LEADER_EPOCH,
+        codes.UNKNOWN_LEADER_EPOCH,
+    )
+    limit = time.monotonic() + timeout_s
+    while True:
+        left_s = max(0.1, limit - time.monotonic())
+        try:
+            return int(client.get_watermark_offsets(place, timeout=left_s)[1])
+        except library.KafkaException as error:
+            if error.args[0].code() not in passing or time.monotonic() > limit:
+                raise
+        time.sleep(0.05)
+
+
 def read_everything(
     bootstrap: str, topic: str, partitions: Sequence[int], timeout_s: float = 60.0
 ) -> dict[int, list[tuple[int, bytes]]]:
@@ -199,7 +225,7 @@ def read_everything(
     limit = time.monotonic() + timeout_s
     try:
         places = [library.TopicPartition(topic, partition, 0) for partition in partitions]
-        ends = {p.partition: client.get_watermark_offsets(p, timeout=timeout_s)[1] for p in places}
+        ends = {place.partition: log_end(client, place, timeout_s) for place in places}
         client.assign(places)
         while any(len(logs[partition]) < end for partition, end in ends.items()):
             if time.monotonic() > limit:

@@ -16,7 +16,7 @@ from typing import Any
 from confluent_kafka import Consumer, KafkaError, Producer, TopicPartition
 from tests.faults.torture.history import DEFINITE, History, Problems, Reading
 
-from replog.cli.traffic import QUICK
+from replog.cli.traffic import QUICK, log_end
 from replog.model.messages.produce import (
     PartitionProduceData,
     ProduceRequest,
@@ -451,9 +451,6 @@ def log_ends(bootstrap: str, places: Sequence[Place]) -> dict[Place, int]:
     """End of each partition's log as consumers see it."""
     client = Consumer({**QUICK, "bootstrap.servers": bootstrap, "group.id": "ends"})
     try:
-        return {
-            place: client.get_watermark_offsets(TopicPartition(*place), timeout=30)[1]
-            for place in places
-        }
+        return {place: log_end(client, TopicPartition(*place), 30) for place in places}
     finally:
         client.close()
