@@ -39,6 +39,7 @@ from replog.model.messages.create_topics import (
 )
 from replog.model.messages.fetch import FetchResponse
 from replog.model.outputs import (
+    Channel,
     CloseConnection,
     CoordinatorWrite,
     Output,
@@ -76,8 +77,26 @@ class Life:
     paused: bool = False
     inbox: deque[Input] = field(default_factory=deque)
     stopped: Stopped | None = None
-    # connection number -> who asked, and the token under which
-    asked: dict[int, tuple["Life", int]] = field(default_factory=dict)
+    # connection number -> what another broker asked
+    asked: dict[int, "UnderWay"] = field(default_factory=dict)
+
+
+@dataclass(eq=False)
+class UnderWay:
+    """What a broker sent to another, until its answer has arrived."""
+
+    sender: Life
+    sender_epoch: int
+    send: Send
+    deadline_ms: float
+    answer: Message | None = None  # waits for those before it
+
+    @property
+    def link(self) -> tuple[int, int, int, int, Channel, int]:
+        """The connection it is on: answers arrive in order, and a late one breaks it."""
+        send = self.send
+        registrations = (self.sender_epoch, send.broker_epoch)
+        return (id(self.sender), send.broker_id, *registrations, send.channel, send.lane)
 
 
 @dataclass
@@ -112,9 +131,8 @@ class Town:
         self._queue: deque[tuple[Life, Input]] = deque()
         self._answers: dict[int, Message | None] = {}
         self._connection = 0
-        self._timeouts: list[tuple[float, Life, int, int]] = []
+        self._under_way: list[UnderWay] = []
         self._jobs: list[tuple[float, Life, RunJob]] = []  # of slow devices, by when they end
-        self._unanswered: set[tuple[int, int]] = set()
         self._seed = 0
         self._wrote_while_cut: list[tuple[Life, int]] = []
 
@@ -168,8 +186,8 @@ class Town:
 
     def _end(self, life: Life) -> None:
         life.alive = False
-        for who, token in life.asked.values():
-            self._fail_send(who, token, life.broker_id, "disconnected")
+        for sent in life.asked.values():
+            self._break_link(sent, "disconnected")
         if life.session is not None:
             self._hint(self.tree.end_session(life.session))
 
@@ -235,7 +253,8 @@ class Town:
                 for life in self.lives.values()
                 if life.alive and not life.paused
             ]
-            due += [deadline for deadline, *_ in (*self._timeouts, *self._jobs)]
+            due += [deadline for deadline, *_ in self._jobs]
+            due += [sent.deadline_ms for sent in self._under_way]
             soonest = min(due, default=float("inf"))
             if soonest > end:
                 break
@@ -278,10 +297,8 @@ class Town:
             self._carry_out(life, life.node.step(event, self.now_ms, self.wall_ms))
 
     def _expire_sends(self) -> None:
-        for entry in [entry for entry in self._timeouts if entry[0] <= self.now_ms]:
-            self._timeouts.remove(entry)
-            _, life, token, target = entry
-            self._fail_send(life, token, target, "timed out")
+        for sent in [sent for sent in self._under_way if sent.deadline_ms <= self.now_ms]:
+            self._break_link(sent, "timed out")
 
     # ---- outputs ---------------------------------------------------------------------------
 
@@ -344,44 +361,49 @@ class Town:
 
     def _send(self, life: Life, output: Send) -> None:
         target = self.lives.get(output.broker_id)
-        self._unanswered.add((id(life), output.token))
         route = (life.broker_id, output.broker_id)
         if target is None or not target.alive or route in self.refused:
-            self._fail_send(life, output.token, output.broker_id, "refused")
-        elif target.node.broker_epoch != output.broker_epoch:
-            self._fail_send(life, output.token, output.broker_id, "another registration")
-        elif self.lose_send(life.broker_id, output.broker_id, output.message):
-            deadline = self.now_ms + output.timeout_ms
-            self._timeouts.append((deadline, life, output.token, output.broker_id))
-        else:
-            self.sent.append((life.broker_id, output.broker_id, output.message))
-            self._connection += 1
-            target.asked[self._connection] = (life, output.token)
-            peer = PeerIdentity(life.broker_id, life.node.broker_epoch)
-            version = type(output.message).VERSIONS[1]
-            received = Received(self._connection, 0, version, output.message, peer=peer)
-            deadline = self.now_ms + output.timeout_ms
-            self._timeouts.append((deadline, life, output.token, output.broker_id))
-            self.post(target, received)
+            self._fail_send(life, output, "refused")
+            return
+        if target.node.broker_epoch != output.broker_epoch:
+            self._fail_send(life, output, "another registration")
+            return
+        sent = UnderWay(life, life.node.broker_epoch, output, self.now_ms + output.timeout_ms)
+        self._under_way.append(sent)
+        if self.lose_send(*route, output.message):
+            return
+        self.sent.append((*route, output.message))
+        self._connection += 1
+        target.asked[self._connection] = sent
+        peer = PeerIdentity(life.broker_id, sent.sender_epoch)
+        version = type(output.message).VERSIONS[1]
+        self.post(target, Received(self._connection, 0, version, output.message, peer=peer))
 
-    def _fail_send(self, life: Life, token: int, target: int, reason: str) -> None:
-        if (id(life), token) in self._unanswered:
-            self._unanswered.remove((id(life), token))
-            self.post(life, PeerFailed(token, target, reason))
+    def _fail_send(self, life: Life, send: Send, reason: str) -> None:
+        self.post(life, PeerFailed(send.token, send.broker_id, reason))
+
+    def _break_link(self, broken: UnderWay, reason: str) -> None:
+        """The connection on which `broken` is under way breaks, unless it is answered."""
+        failed = [sent for sent in self._under_way if sent.link == broken.link]
+        if broken in failed:
+            self._under_way = [sent for sent in self._under_way if sent not in failed]
+            for sent in failed:
+                self._fail_send(sent.sender, sent.send, reason)
 
     def _reply(self, life: Life, output: Reply) -> None:
-        asker = life.asked.pop(output.connection, None)
-        if asker is None:
-            self._answers[output.connection] = output.message
-            return
-        who, token = asker
+        sent = life.asked.pop(output.connection, None)
         message = output.message
-        if message is not None and self.lose_reply(life.broker_id, who.broker_id, message):
+        if sent is None:
+            self._answers[output.connection] = message
+            return
+        if message is None or self.lose_reply(life.broker_id, sent.sender.broker_id, message):
             return  # it is waited for in vain
-        if output.message is not None and (id(who), token) in self._unanswered:
-            self._unanswered.remove((id(who), token))
-            self._timeouts = [t for t in self._timeouts if not (t[1] is who and t[2] == token)]
-            self.post(who, PeerReplied(token, life.broker_id, _carried(output.message)))
+        sent.answer = _carried(message)
+        for other in [other for other in self._under_way if other.link == sent.link]:
+            if other.answer is None:
+                break
+            self._under_way.remove(other)
+            self.post(other.sender, PeerReplied(other.send.token, life.broker_id, other.answer))
 
     # ---- clients ---------------------------------------------------------------------------
 
