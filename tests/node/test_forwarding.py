@@ -8,6 +8,7 @@ from replog.model.errors import ErrorCode
 from replog.model.inputs import PeerIdentity, Received
 from replog.model.messages import Message
 from replog.model.messages.create_topics import (
+    CreatableReplicaAssignment,
     CreatableTopic,
     CreateTopicsRequest,
     CreateTopicsResponse,
@@ -18,7 +19,7 @@ from replog.model.messages.delete_topics import (
     DeleteTopicState,
 )
 from replog.model.messages.forward import ForwardRequest, ForwardResponse
-from replog.node.forwarding import WAITING_MAX
+from replog.node.forwarding import SILENCE_MS, WAITING_MAX
 
 
 @pytest.fixture
@@ -28,8 +29,13 @@ def town() -> Town:
     return town
 
 
-def create(name: str, timeout_ms: int = 5_000) -> CreateTopicsRequest:
+def create(name: str, timeout_ms: int = 5_000, *, led_by: int | None = None) -> CreateTopicsRequest:
     topic = CreatableTopic(name=name, num_partitions=1, replication_factor=1)
+    if led_by is not None:
+        assignment = CreatableReplicaAssignment(partition_index=0, broker_ids=[led_by])
+        topic = CreatableTopic(
+            name=name, num_partitions=-1, replication_factor=-1, assignments=[assignment]
+        )
     return CreateTopicsRequest(topics=[topic], timeout_ms=timeout_ms)
 
 
@@ -92,6 +98,51 @@ def test_a_silent_controller_is_waited_for_only_as_long_as_the_client_allows(tow
     answer = town.ask(1, create("t", timeout_ms=1_000), CreateTopicsResponse)
     assert error_of(answer) is ErrorCode.REQUEST_TIMED_OUT
     assert town.now_ms - begun <= 2_000
+
+
+@pytest.mark.scenario(88)
+@pytest.mark.parametrize("timeout_ms", [0, 1])
+def test_a_slow_request_does_not_have_others_sent_again(town: Town, timeout_ms: int) -> None:
+    """They are on one connection, on which answers arrive in order."""
+    town.pause(2)
+    made = town.ask_later(1, create("made", led_by=2))
+    town.run(10)
+    assert "made" in town.node(0).cluster.topics, "and broker 2 has to hear of it"
+    slow = town.ask(1, create("slow", timeout_ms), CreateTopicsResponse)
+    assert error_of(slow) is ErrorCode.REQUEST_TIMED_OUT
+    town.resume(2)
+    town.run_until(lambda: town.answered(made))
+    assert error_of(town.answer(made, CreateTopicsResponse)) is ErrorCode.NONE
+
+
+@pytest.mark.scenario(88)
+def test_a_connection_that_the_controller_has_lost_is_given_up() -> None:
+    """Whoever asks meanwhile is told in time."""
+    town = Town(settings={"request.timeout.ms": "10000"})
+    town.start()
+    given_up_ms = town.now_ms + 10_000 + SILENCE_MS
+    town.lose_send = lambda source, target, message: (
+        isinstance(message, ForwardRequest) and town.now_ms < given_up_ms
+    )
+    while town.now_ms < given_up_ms - 2_000:
+        answer = town.ask(1, create("t", timeout_ms=1_000), CreateTopicsResponse)
+        assert error_of(answer) is ErrorCode.REQUEST_TIMED_OUT
+    answer = town.ask(1, create("t"), CreateTopicsResponse)
+    assert error_of(answer) is ErrorCode.NONE
+    assert town.now_ms < given_up_ms + 1_000
+
+
+def test_what_is_under_way_counts_though_nobody_waits_for_it(town: Town) -> None:
+    town.pause(0)
+    for number in range(WAITING_MAX):
+        town.ask_later(1, create(f"t{number}", timeout_ms=0))
+    town.run(1_000)
+    refused = town.ask_later(1, create("t"))
+    town.run()
+    assert error_of(town.answer(refused, CreateTopicsResponse)) is ErrorCode.REQUEST_TIMED_OUT
+    town.resume(0)
+    town.run(1_000)
+    assert error_of(town.ask(1, create("t"), CreateTopicsResponse)) is ErrorCode.NONE
 
 
 def test_a_controller_that_is_none_sends_the_request_on(town: Town) -> None:
@@ -161,6 +212,19 @@ def test_what_the_controller_makes_of_what_is_passed_on(
     answer = town.answer(connection, ForwardResponse)
     assert ErrorCode(answer.error_code) is error
     assert (answer.body is not None) == (error is ErrorCode.NONE)
+
+
+def test_the_controller_takes_no_longer_than_requests_may_take() -> None:
+    """Whoever passed it on takes the connection for dead soon after."""
+    town = Town(settings={"request.timeout.ms": "500"})
+    town.start()
+    town.pause(2)
+    body = encode_bytes(create("t", timeout_ms=60_000, led_by=2), 7)
+    connection = forwarded(town, 0, ForwardRequest(api_key=19, api_version=7, body=body))
+    assert "t" in town.node(0).cluster.topics
+    assert not town.answered(connection)
+    town.run(500)
+    assert town.answered(connection)
 
 
 def test_a_stranger_passes_nothing_on(town: Town) -> None:

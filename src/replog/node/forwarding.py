@@ -5,6 +5,10 @@ A request waits here while no controller is known or reachable, and goes to the 
 is another. It is answered by the controller's answer, or with REQUEST_TIMED_OUT when its time is
 up. A request whose connection broke is sent again: it may be carried out twice, as with Kafka, and
 the second time finds the topic there, or gone.
+
+All requests to one controller share a connection, on which answers come in order, so one that is
+late breaks it for no other: it is answered here, and stays on its way. Only a controller that has
+been silent for longer than any request may take is taken for unreachable.
 """
 
 from __future__ import annotations
@@ -56,10 +60,13 @@ if TYPE_CHECKING:
     from replog.node.node import Node
 
 RETRY_MS = 50
-# Requests of this broker's clients that may wait for a controller; further ones are refused.
+# Requests of this broker's clients that may wait for a controller, or be on their way to it with
+# nobody waiting any more; further ones are refused.
 WAITING_MAX = 1_000
 # The controller answers by the request's own deadline; its answer takes a moment to come back.
 ANSWER_SLACK_MS = 500
+# A controller may be busy for so long; when it is silent for longer, the connection is dead.
+SILENCE_MS = 5_000
 AUTO_CREATE_TIMEOUT_MS = 5_000
 
 DEFAULT_TIMEOUT_MS = 30_000  # of a request that has no field for it
@@ -165,9 +172,12 @@ class Forwarding:
         self._waiting += 1
         if allowed_ms is None:
             allowed_ms = timeout_ms(pending.message)
-        allowed_ms = min(allowed_ms, self._node.config.request_timeout_ms)
-        pending.deadline_ms = self._node.now_ms + max(allowed_ms, 0)
+        pending.deadline_ms = self._deadline_ms(max(allowed_ms, 0))
         self._try(pending)
+
+    def _deadline_ms(self, allowed_ms: int) -> float:
+        """When a request's time is up that begins now, on this broker and on the controller."""
+        return self._node.now_ms + min(allowed_ms, self._node.config.request_timeout_ms)
 
     def _answer(self, pending: _Pending, response: Response) -> None:
         self._waiting -= 1
@@ -200,20 +210,27 @@ class Forwarding:
             body=encode_bytes(message, pending.version),
         )
 
+        def give_up() -> None:
+            """Whoever waits is told; what comes of the request later is told to nobody."""
+            respond, pending.respond = pending.respond, _tell_nobody
+            respond(refuse(message, ErrorCode.REQUEST_TIMED_OUT))
+
         def answered(answer: PeerReplied | PeerFailed) -> None:
+            limit.cancel()
             response = _unpacked(message, pending.version, answer)
             if response is None:
                 self._try_later(pending)
             else:
                 self._answer(pending, response)
 
-        left_ms = max(0, int(pending.deadline_ms - self._node.now_ms))
-        self._node.send(
+        node = self._node
+        limit = node.timers.call_at(pending.deadline_ms + ANSWER_SLACK_MS, give_up)
+        node.send(
             controller,
             forward,
             answered,
             channel=Channel.FORWARD,
-            timeout_ms=left_ms + ANSWER_SLACK_MS,
+            timeout_ms=node.config.request_timeout_ms + SILENCE_MS,
         )
 
     def _try_later(self, pending: _Pending) -> None:
@@ -249,7 +266,7 @@ class Forwarding:
         call = AdminCall(
             respond=respond,
             not_controller=not_controller,
-            deadline_ms=node.now_ms + timeout_ms(inner),
+            deadline_ms=self._deadline_ms(timeout_ms(inner)),
             origin=request.peer.broker_id,
             version=version,
         )
@@ -329,6 +346,10 @@ def timeout_ms(message: Request) -> int:
     """
     allowed = int(getattr(message, "timeout_ms", DEFAULT_TIMEOUT_MS))
     return max(allowed, TIMEOUT_MIN_MS) if allowed > 0 else allowed
+
+
+def _tell_nobody(response: Response) -> None:
+    """The client has its answer."""
 
 
 def _unpacked(message: Request, version: int, answer: PeerReplied | PeerFailed) -> Response | None:
