@@ -26,7 +26,7 @@ NEEDS_NODE := command -v node >/dev/null && command -v npm >/dev/null || { echo 
 	"npm are missing: install them, e.g. with 'apt-get install nodejs npm'"; exit 1; }
 
 .DEFAULT_GOAL := help
-.PHONY: help up down test conformance conformance-record check format sim sim-proof torture interop zookeeper bench wheel clean
+.PHONY: help up down test conformance conformance-record check format sim sim-proof torture interop interop-programs zookeeper bench wheel clean
 
 help: ## show this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 20
@@ -66,7 +66,9 @@ sim-proof: $(VENV)/.dev ## plant bugs, one after the other, and see that simulat
 torture: $(VENV)/.dev ## kill, freeze and cut off real brokers under real clients for half an hour
 	$(BIN)/python -m tests.faults.torture --minutes $(if $(SHORT),3,30)
 
-interop: $(VENV)/.dev $(PROGRAMS) ## clients of all languages and Apache Kafka's tools against a cluster
+interop-programs: $(PROGRAMS) ## only fetch and build what `make interop` runs
+
+interop: $(VENV)/.dev interop-programs ## clients of all languages and Apache Kafka's tools against a cluster
 	@command -v kcat >/dev/null || { \
 		echo "kcat is missing: install it, e.g. with 'apt-get install kcat' or 'brew install kcat'"; exit 1; }
 	$(if $(SHORT),,REPLOG_CLIENT_RECORDS=100000 $(BIN)/pytest tests/clients)
