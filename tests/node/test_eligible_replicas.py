@@ -310,6 +310,30 @@ def test_an_empty_disk_does_not_lead(town: Town) -> None:
     town.run_until(lambda: b"two" in (held(town, 1) or b""))
 
 
+def test_a_busy_broker_that_is_asked_how_far_it_is_gets_no_image_again(town: Town) -> None:
+    """The question is behind an image, with which it may be busy where there is so much."""
+    create(town, "many", *[[0]] * 700)
+    create(town, "t", [1, 2])
+    town.cut_power(1, 2)
+    town.start(1)
+
+    def watch(source: int, target: int, message: Message) -> bool:
+        if target == 2 and isinstance(message, DescribeReplicasRequest) and not questions:
+            town.pause(2)
+            town.sent.clear()
+            questions.append(message)
+        return False
+
+    questions: list[Message] = []
+    town.lose_send = watch
+    town.start(2)
+    town.run(3_500)
+    sent = [type(message) for _, target, message in town.sent if target == 2]
+    assert sent == [DescribeReplicasRequest], "an image was on its way already"
+    town.resume(2)
+    town.run_until(lambda: in_sync(town, 1, 2))
+
+
 @pytest.mark.scenario(17)
 def test_with_fsync_a_power_cut_everywhere_loses_nothing(town: Town) -> None:
     create(town, "t", [0, 1, 2], replog__durability="fsync")

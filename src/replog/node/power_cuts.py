@@ -30,7 +30,6 @@ if TYPE_CHECKING:
 
 # A broker that has just registered needs the image before it opens its replicas.
 ASK_AGAIN_MS = 100
-ANSWER_WAIT_MS = 2_000
 # How long replicas whose broker is away hold the others up.
 PATIENCE_MS = 10_000
 
@@ -127,7 +126,9 @@ class PowerCuts:
         if record is None:
             self._asked.discard(broker)
         else:
-            node.send(record, message, answered, timeout_ms=ANSWER_WAIT_MS)
+            # An image before it, on the same connection, may keep the broker busy: no haste. When
+            # the broker is silent, the next image finds out (`pushes`).
+            node.send(record, message, answered)
 
     def _learn(self, broker: int, answer: DescribeReplicasResponse) -> None:
         for topic in answer.topics:
