@@ -64,6 +64,15 @@ def test_a_sync_that_names_the_protocol_rightly() -> None:
     assert d.waits(d.sync(leader, protocol_type="consumer", protocol_name="range"))
 
 
+@pytest.mark.parametrize("name", [None, "range", "other"])
+def test_before_a_protocol_is_chosen_any_may_be_named(name: str | None) -> None:
+    d = Driver(initial_delay_ms=10)
+    d.join()
+    (member,) = d.group.members
+    early = d.sync(member.member_id, protocol_type="consumer", protocol_name=name)
+    assert d.synced(early).error is ErrorCode.REBALANCE_IN_PROGRESS
+
+
 def test_a_stranger_has_no_assignment() -> None:
     d, _ = completing()
     assert d.synced(d.sync("nobody")).error is ErrorCode.UNKNOWN_MEMBER_ID

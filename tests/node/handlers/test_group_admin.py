@@ -160,6 +160,21 @@ def test_an_id_of_a_deleted_group_is_known_no_more() -> None:
     assert b.joined(b.join(pending, version=4)).error_code == ErrorCode.UNKNOWN_MEMBER_ID
 
 
+def test_who_comes_while_a_group_is_deleted_keeps_its_id() -> None:
+    b = GroupBroker(SHARED)
+    b.commit(5)
+    b.follower_has_all()
+    b.follower_has_all()
+    deletion = b.send(DeleteGroupsRequest(groups_names=["g"]))
+    b.join()
+    pending = b.joined(b.join(version=4)).member_id
+    assert b.waits(deletion)
+    b.follower_has_all()
+    b.follower_has_all()
+    assert not b.waits(deletion)
+    assert b.waits(b.join(pending, version=4)), "for the other one to join again"
+
+
 def test_a_group_without_positions_or_members_is_empty() -> None:
     b = GroupBroker()
     pending = b.joined(b.join(version=4)).member_id
@@ -235,6 +250,15 @@ def test_who_joins_is_subscribed_from_the_next_generation_on() -> None:
     b.sync(join_saying(b, encode_value(ConsumerProtocolSubscription(topics=["u"]), 1)))
     b.send(joining(encode_value(ConsumerProtocolSubscription(topics=["t"]), 1)), 3)
     assert describe(b).group_state == "PreparingRebalance"
+    assert forgotten(b.call(delete_request(0), OffsetDeleteResponse)) == [0]
+
+
+def test_what_members_are_subscribed_to_is_known_after_a_restart() -> None:
+    b = GroupBroker()
+    member = join_saying(b, encode_value(ConsumerProtocolSubscription(topics=["u"]), 1))
+    b.sync(member, {member: b"x"})
+    b.restart(record(1, epoch=1))
+    assert listed(b) == {"g": "Stable"}
     assert forgotten(b.call(delete_request(0), OffsetDeleteResponse)) == [0]
 
 
