@@ -5,6 +5,7 @@ import pytest
 from replog.codec import (
     MalformedMessage,
     decode_key,
+    decode_oldest,
     decode_value,
     encode_key,
     encode_value,
@@ -105,6 +106,17 @@ def test_a_subscription_of_a_newer_client_is_read_as_far_as_we_know_it() -> None
     assert decode_value(ConsumerProtocolSubscription, newer, newer=True) == ours
     with pytest.raises(MalformedMessage, match="versions 0 to 3, found 9"):
         decode_value(ConsumerProtocolSubscription, newer)
+
+
+@pytest.mark.parametrize("version", ["ffff", "0000", "0003", "0063"])
+def test_of_a_value_the_fields_of_the_lowest_version_are_read(version: str) -> None:
+    ours = ConsumerProtocolSubscription(topics=["t", "u"])
+    value = bytes.fromhex(version) + encode_value(ours, 0)[2:]
+    assert decode_oldest(ConsumerProtocolSubscription, value, elements_max=2) == ours
+    with pytest.raises(MalformedMessage):
+        decode_oldest(ConsumerProtocolSubscription, value, elements_max=1)
+    with pytest.raises(MalformedMessage, match="too few"):
+        decode_oldest(ConsumerProtocolSubscription, value[:1])
 
 
 def test_the_wrong_kind_is_refused() -> None:

@@ -9,7 +9,7 @@ from typing import TypeVar
 
 from replog.codec.compile import decode, encode_bytes
 from replog.codec.errors import MalformedMessage
-from replog.codec.primitives import Buffer
+from replog.codec.primitives import ANY_NUMBER, Buffer
 from replog.model.messages import Data
 
 D = TypeVar("D", bound=Data)
@@ -56,3 +56,11 @@ def decode_value(cls: type[D], buffer: Buffer, *, newer: bool = False) -> D:
     if not low <= version <= high:
         raise MalformedMessage(f"{cls.__name__} has versions {low} to {high}, found {version}")
     return decode(cls, version, buffer, _PREFIX.size)[0]
+
+
+def decode_oldest(cls: type[D], buffer: Buffer, *, elements_max: int = ANY_NUMBER) -> D:
+    """What the lowest version has of a value, whichever version that names: each begins with the
+    fields of the one before. Raises MalformedMessage, also for more elements in all arrays together
+    than `elements_max`."""
+    prefix_of(buffer)
+    return decode(cls, cls.VERSIONS[0], buffer, _PREFIX.size, elements_max=elements_max)[0]

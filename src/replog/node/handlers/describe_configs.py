@@ -39,10 +39,15 @@ if TYPE_CHECKING:
 
 # In one answer: those of 10,000 topics. Each takes 3 us to write, while nobody else is served.
 ENTRIES_MAX: Final = 400_000
-TOO_MANY: Final = f"more than {ENTRIES_MAX} configurations in one answer: ask for fewer resources"
+TOO_MANY: Final = Refused(
+    ErrorCode.INVALID_REQUEST,
+    f"more than {ENTRIES_MAX} configurations in one answer: ask for fewer resources",
+)
 
 # Entries of a resource, and its own settings: they tell it from others of its type.
 Found = tuple[Iterable[ConfigEntry], Mapping[str, str]]
+# What was made for an answer, by what decides on it: most topics have the same configurations.
+_Shown = dict[object, list[DescribeConfigsResourceResult]]
 
 # Stands for the resource that is all brokers, whose entries are not those of a broker.
 ALL_BROKERS: Final = {"": ""}
@@ -54,34 +59,45 @@ def handle(
     """One result for each resource asked for."""
     config = effective_config(node)
     results = []
-    shown: dict[object, list[DescribeConfigsResourceResult]] = {}  # most topics have the same ones
+    shown: _Shown = {}
     left = ENTRIES_MAX
     for resource in message.resources:
         found = _find(node, config, resource)
-        result = DescribeConfigsResult(
-            resource_type=resource.resource_type, resource_name=resource.resource_name
-        )
-        if not isinstance(found, Refused):
-            entries, own = found
-            wanted = frozenset(resource.configuration_keys or ())
-            alike = (resource.resource_type, frozenset(own.items()), wanted)
-            configs = shown.get(alike)
-            if configs is None:
-                configs = shown[alike] = [
-                    _shown(entry, message)
-                    for entry in entries
-                    if not wanted or entry.key.name in wanted
-                ]
-            left -= len(configs)
-            if left >= 0:
-                result.configs = configs
-            else:
-                found = Refused(ErrorCode.INVALID_REQUEST, TOO_MANY)
-        if isinstance(found, Refused):
-            result.error_code = found.error
-            result.error_message = found.message
-        results.append(result)
+        outcome = found if isinstance(found, Refused) else _configs(resource, found, message, shown)
+        if not isinstance(outcome, Refused):
+            left -= len(outcome)
+            if left < 0:
+                outcome = TOO_MANY
+        results.append(_result(resource, outcome))
     return DescribeConfigsResponse(results=results)
+
+
+def _configs(
+    resource: DescribeConfigsResource, found: Found, message: DescribeConfigsRequest, shown: _Shown
+) -> list[DescribeConfigsResourceResult]:
+    """Those of a resource that are wanted; `shown` has what was made for others."""
+    entries, own = found
+    wanted = frozenset(resource.configuration_keys or ())
+    alike = (resource.resource_type, frozenset(own.items()), wanted)
+    configs = shown.get(alike)
+    if configs is None:
+        configs = shown[alike] = [
+            _shown(entry, message) for entry in entries if not wanted or entry.key.name in wanted
+        ]
+    return configs
+
+
+def _result(
+    resource: DescribeConfigsResource, outcome: list[DescribeConfigsResourceResult] | Refused
+) -> DescribeConfigsResult:
+    result = DescribeConfigsResult(
+        resource_type=resource.resource_type, resource_name=resource.resource_name
+    )
+    if isinstance(outcome, Refused):
+        result.error_code, result.error_message = outcome.error, outcome.message
+    else:
+        result.configs = outcome
+    return result
 
 
 def effective_config(node: Node) -> BrokerConfig:

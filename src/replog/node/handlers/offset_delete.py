@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from replog.codec import MalformedMessage, decode, prefix_of
+from replog.codec import MalformedMessage, decode_oldest
 from replog.core.group.classic_group import ClassicGroup
 from replog.core.group.state import GroupState
 from replog.model.errors import ErrorCode
@@ -31,7 +31,6 @@ if TYPE_CHECKING:
     from replog.node.node import Node
 
 CONSUMER = "consumer"  # the protocol type whose members say what they are subscribed to
-PREFIX_LENGTH = 2  # of the version that a member names
 TOPICS_OF_A_MEMBER_MAX = 100_000  # a member that says more can't be read
 
 
@@ -108,10 +107,8 @@ def _sort_out(
 
 
 def _subscribed_topics(group: ClassicGroup) -> set[str] | None:
-    """The topics of this generation's members; None when a member's can't be told.
-
-    Every version of what members say begins with the fields of the first one, which has the topics.
-    """
+    """The topics of this generation's members, which every version of what they say has; None when
+    a member's can't be told."""
     topics: set[str] = set()
     if group.state is GroupState.EMPTY:
         return topics
@@ -119,13 +116,8 @@ def _subscribed_topics(group: ClassicGroup) -> set[str] | None:
         return None
     for subscription in group.subscriptions:
         try:
-            prefix_of(subscription)
-            said, _ = decode(
-                ConsumerProtocolSubscription,
-                ConsumerProtocolSubscription.VERSIONS[0],
-                subscription,
-                PREFIX_LENGTH,
-                elements_max=TOPICS_OF_A_MEMBER_MAX,
+            said = decode_oldest(
+                ConsumerProtocolSubscription, subscription, elements_max=TOPICS_OF_A_MEMBER_MAX
             )
         except MalformedMessage:
             return None
