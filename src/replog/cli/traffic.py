@@ -33,7 +33,7 @@ def client_library() -> Any:
         import confluent_kafka
     except ImportError as error:
         raise Failure(
-            "this needs confluent-kafka: install it with \"pip install 'replog[tools]'\""
+            "this needs the package confluent-kafka: pip install confluent-kafka"
         ) from error
     return confluent_kafka
 

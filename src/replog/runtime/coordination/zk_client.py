@@ -121,9 +121,7 @@ def _kazoo(settings: ZkSettings) -> Any:
     try:
         from kazoo.client import KazooClient
     except ImportError as error:
-        raise CoordinationError(
-            "ZooKeeper needs the package kazoo: pip install 'replog[zookeeper]'"
-        ) from error
+        raise CoordinationError("ZooKeeper needs the package kazoo: pip install kazoo") from error
     tls = settings.tls
     options: dict[str, Any] = {}
     if tls is not None:
