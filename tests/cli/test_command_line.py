@@ -86,7 +86,22 @@ def test_a_wrong_option_is_one_helpful_line() -> None:
 @pytest.mark.parametrize(
     ("words", "hint"),
     [
+        (("topic", "create", "t", "--partition", "3"), "--partitions"),
+        (("up", "--brokerz=5"), "--brokers"),
+        (("consume", "t", "-x"), "unrecognized arguments: -x. Try"),
+    ],
+)
+def test_an_option_that_is_not_there_names_the_nearest(words: tuple[str, ...], hint: str) -> None:
+    done = replog(*words)
+    assert done.returncode == 2 and not done.stdout
+    assert hint in done.stderr and done.stderr.count("\n") == 1
+
+
+@pytest.mark.parametrize(
+    ("words", "hint"),
+    [
         (("status", "--watch", "--interval", "nan"), "--interval"),
+        (("group", "list", "--state", "stabel"), "Stable, Empty"),
         (("reassign", "status", "--interval", "0"), "--interval"),
         (("status", "--interval", "1e300"), "--interval"),
         (("topic", "create", "t", "--partitions", "99999999999"), "too large"),

@@ -115,6 +115,20 @@ def test_a_group_goes_on_where_it_stopped(cluster: Cluster, topic: str) -> None:
     assert cluster.try_to(*words, "-e").stdout == "c\n"
 
 
+def test_who_is_asked_to_end_leaves_the_group(cluster: Cluster, topic: str) -> None:
+    cluster.create_topic(topic, partitions=1)
+    cluster.try_to("produce", topic, stdin=b"a\n")
+    words = ["consume", topic, "--group", f"group-{topic}", "--bootstrap-server", cluster.bootstrap]
+    with subprocess.Popen(
+        [sys.executable, "-m", "replog", *words], stdout=subprocess.PIPE
+    ) as reader:
+        assert reader.stdout is not None and reader.stdout.readline() == b"a\n"
+        reader.terminate()
+    assert reader.returncode == 0
+    (found,) = cluster.run("group", "describe", f"group-{topic}")
+    assert (found["state"], found["positions"][0]["committed"]) == ("Empty", 1)
+
+
 def test_a_reader_that_has_seen_enough_is_no_error(cluster: Cluster, topic: str) -> None:
     cluster.create_topic(topic, partitions=1)
     cluster.try_to("produce", topic, stdin=b"line\n" * 20_000)

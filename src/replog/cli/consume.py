@@ -3,6 +3,7 @@
 import base64
 import json
 import re
+import signal
 import sys
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -90,6 +91,8 @@ def consume(arguments: Arguments) -> int:
         )
     else:
         client.assign(_places(library, client, arguments.topic, partitions, begin))
+    # Whoever is asked to end leaves the group first: it would wait for us for a session's time.
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
     try:
         _print_records(library, client, arguments, unfinished)
     except KeyboardInterrupt:

@@ -1,5 +1,6 @@
 """`replog group list | describe | delete`."""
 
+import argparse
 from typing import Any
 
 from replog.cli.cluster_view import explain
@@ -30,10 +31,22 @@ def list_all_options(parser: Parser) -> None:
         "replog group list --state empty --format json",
     )
     parser.add_argument(
-        "--state", action="append", metavar="STATE", help=f"of {', '.join(STATES)}; repeatable"
+        "--state",
+        action="append",
+        type=_state,
+        metavar="STATE",
+        help=f"of {', '.join(STATES)}; repeatable",
     )
     add_cluster(parser)
     add_format(parser)
+
+
+def _state(text: str) -> str:
+    """A broker finds no group in a state that there is not, and does not say so."""
+    for state in STATES:
+        if state.lower() == text.lower():
+            return state
+    raise argparse.ArgumentTypeError(f"{text} is no state: {', '.join(STATES)}")
 
 
 def list_all(arguments: Arguments) -> int:

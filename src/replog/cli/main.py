@@ -32,6 +32,21 @@ class Parser(argparse.ArgumentParser):
     def error(self, message: str) -> NoReturn:
         self.exit(USAGE, f"{self.prog}: {message}. Try '{self.prog} --help'.\n")
 
+    def read(self, words: list[str]) -> argparse.Namespace:
+        """What `words` say; an option that there is not names the one that is nearest."""
+        arguments, unknown = self.parse_known_args(words)
+        if unknown:
+            self.error(f"unrecognized arguments: {' '.join(unknown)}{self._meant(unknown)}")
+        return arguments
+
+    def _meant(self, unknown: list[str]) -> str:
+        for word in unknown:
+            name = word.partition("=")[0]
+            close = difflib.get_close_matches(name, self._option_string_actions, n=1)
+            if name.startswith("--") and close:
+                return f" (did you mean {close[0]}?)"
+        return ""
+
 
 def main(words: list[str] | None = None) -> NoReturn:
     """Run the command line and end the process with its exit code."""
@@ -68,7 +83,7 @@ def run(words: list[str]) -> int:
         allow_abbrev=False,
     )
     getattr(module, f"{command.function}_options")(parser)
-    arguments = parser.parse_args(rest)
+    arguments = parser.read(rest)
     try:
         code = getattr(module, command.function)(arguments)
     except Failure as failure:
