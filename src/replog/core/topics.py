@@ -28,7 +28,7 @@ def topic_name_fault(name: str) -> str | None:
 
 
 class MetricNames:
-    """The names of topics as they are in metrics. No two topics may have the same one."""
+    """The names of topics as they are in metrics. No new topic may have one that is there."""
 
     def __init__(self, topics: Iterable[str]) -> None:
         self._topics = {_in_metrics(name): name for name in topics}
@@ -37,10 +37,6 @@ class MetricNames:
         """The topic that differs from `name` only by `.` against `_`."""
         found = self._topics.get(_in_metrics(name))
         return None if found == name else found
-
-    def add(self, name: str) -> None:
-        """There is a topic of this name from now on."""
-        self._topics[_in_metrics(name)] = name
 
 
 def _in_metrics(name: str) -> str:

@@ -54,6 +54,13 @@ def _brokers(*replicas: list[int]) -> list[dict[str, Any]]:
     return [{"broker_ids": brokers} for brokers in replicas]
 
 
+# Valid, and not as brokers would write it.
+ODD: Final = {
+    "segment.bytes": " 1048576",
+    "preallocate": "TRUE",
+    "cleanup.policy": " compact , delete",
+    "min.cleanable.dirty.ratio": "5e-1",
+}
 _CREATE = [
     made("plain", create(new()), create(new()), versions="all"),
     made("defaults", create(new(partitions=-1, replicas=-1)), versions="all"),
@@ -68,6 +75,7 @@ _CREATE = [
     ),
     *(made(f"name.{key}", create(new(name)), versions=(2, 7)) for key, name in BAD_NAMES.items()),
     made("name.length249", create(new(f"<n>{'x' * 230}")), versions=(7,)),
+    made("name.collision.at.once", create(new("<n>.a"), new("<n>_a")), versions=(2, 7)),
     made("name.collision", create(new("<n>.a")), create(new("<n>_a")), versions=(2, 7)),
     made("internal", create(new("__cluster_metadata")), versions=(2, 7)),
     made("twice", create(new(), new()), versions=(2, 7)),
@@ -129,6 +137,21 @@ _CREATE = [
             ),
         ],
         (5, 6, 7),
+    ),
+    Case(
+        "createtopics.configs.as.given",
+        "CreateTopics",
+        [
+            Ask(
+                "CreateTopics",
+                create(
+                    new(configs=[{"name": name, "value": value} for name, value in ODD.items()])
+                ),
+                hide=("topic_id",),
+                only={"configs": ("name", [*ODD])},
+            ),
+        ],
+        (5, 7),
     ),
     Case(
         "createtopics.then.metadata",
@@ -335,6 +358,8 @@ _METADATA = [
                 "Metadata",
                 metadata(
                     "<a>",
+                    "<nobody>",
+                    "a b",
                     include_cluster_authorized_operations=True,
                     include_topic_authorized_operations=True,
                 ),

@@ -72,7 +72,7 @@ def execute(node: Node, message: CreateTopicsRequest, call: AdminCall) -> None:
         leaders: set[int] = set()
         results = []
         names = Counter(topic.name for topic in message.topics)
-        taken = MetricNames(draft.topic_names())
+        taken = MetricNames(draft.topic_names())  # before this request, as in Kafka
         for topic in {topic.name: topic for topic in message.topics}.values():
             if names[topic.name] > 1:
                 outcome: TopicRecord | Refused = Refused(
@@ -86,7 +86,6 @@ def execute(node: Node, message: CreateTopicsRequest, call: AdminCall) -> None:
             results.append(_result(node, outcome))
             if not message.validate_only:
                 draft.create_topic(outcome)
-                taken.add(outcome.name)
                 leaders.update(record.leader for record in outcome.partitions)
         response = CreateTopicsResponse(topics=results)
         if not leaders:
@@ -230,7 +229,7 @@ def _result(node: Node, topic: TopicRecord) -> CreatableTopicResult:
         configs=[
             CreatableTopicConfigs(
                 name=entry.key.name,
-                value=entry.value,
+                value=topic.configs.get(entry.key.name, entry.value),  # as given: so does Kafka
                 read_only=entry.key.read_only,
                 config_source=entry.source,
                 is_sensitive=entry.sensitive,

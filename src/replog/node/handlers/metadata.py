@@ -139,21 +139,30 @@ def _topics(node: Node, message: MetadataRequest, view: _View) -> list[MetadataR
         if record is not None:
             answers[name] = _topic(record, message, view)
         elif topic_name_fault(name) is not None:
-            answers[name] = _missing(name, ErrorCode.INVALID_TOPIC_EXCEPTION)
+            answers[name] = _missing(name, message, ErrorCode.INVALID_TOPIC_EXCEPTION)
         else:
-            answers[name] = _missing(name, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+            answers[name] = _missing(name, message, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
             missing.append(name)
     if missing and message.allow_auto_topic_creation and node.config.auto_create_topics_enable:
         node.controlling.auto_create(missing)
     return list(answers.values())
 
 
-def _missing(name: str, error: ErrorCode) -> MetadataResponseTopic:
-    return MetadataResponseTopic(error_code=error, name=name, is_internal=name in INTERNAL_TOPICS)
+def _missing(name: str, message: MetadataRequest, error: ErrorCode) -> MetadataResponseTopic:
+    return MetadataResponseTopic(
+        error_code=error,
+        name=name,
+        is_internal=name in INTERNAL_TOPICS,
+        topic_authorized_operations=_operations(message),
+    )
+
+
+def _operations(message: MetadataRequest) -> int:
+    """What may be done with a topic that is asked for by name, even if it is not there."""
+    return TOPIC_OPERATIONS if message.include_topic_authorized_operations else NO_OPERATIONS
 
 
 def _topic(topic: TopicRecord, message: MetadataRequest, view: _View) -> MetadataResponseTopic:
-    wanted = message.include_topic_authorized_operations
     return MetadataResponseTopic(
         name=topic.name,
         topic_id=topic.topic_id,
@@ -161,7 +170,7 @@ def _topic(topic: TopicRecord, message: MetadataRequest, view: _View) -> Metadat
         partitions=[
             _partition(index, record, view) for index, record in enumerate(topic.partitions)
         ],
-        topic_authorized_operations=TOPIC_OPERATIONS if wanted else NO_OPERATIONS,
+        topic_authorized_operations=_operations(message),
     )
 
 
