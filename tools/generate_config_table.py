@@ -99,6 +99,7 @@ REASONS = {
     "producer.purgatory": "what waits is woken one by one, so that there is nothing to purge",
     "quota": "quotas are not enforced yet",
     "remote.log.storage.system.enable": "refused when true: tiered storage is not planned",
+    "replica.alter": "replicas do not move between log folders yet",
     "replica.socket.receive": "the system's own size is faster",
     "reserved.broker": "every broker is given its number",
     "remote.": "tiered storage is not planned",

@@ -11,6 +11,7 @@ BROKER = BrokerConfig({"node.id": "1"})
 SET, DELETE, APPEND, SUBTRACT = AlterOp
 TOPIC, OF_BROKER, GROUP = ResourceType.TOPIC, ResourceType.BROKER, ResourceType.GROUP
 METRICS = ResourceType.CLIENT_METRICS
+OF_LISTENER = "listener.name.internal"
 INVALID, CONFIG = ErrorCode.INVALID_REQUEST, ErrorCode.INVALID_CONFIG
 
 
@@ -95,6 +96,17 @@ def test_settings_that_are_not_named_stay_unless_all_are_replaced() -> None:
         (OF_BROKER, "1", ("metric.reporters", "x.Y", SET), INVALID, "no plug-ins"),
         (OF_BROKER, "1", ("max.connections.per.ip.overrides", "h", SET), INVALID, "HOST:NUMBER"),
         (OF_BROKER, "", ("cordoned.log.dirs", "*", SET), INVALID, "from broker to broker"),
+        (OF_BROKER, "1", ("no.such", "x", APPEND), CONFIG, "unknown"),
+        (OF_BROKER, "1", ("listener.name.a.ssl.cipher.suites", "x", APPEND), CONFIG, "unknown"),
+        (OF_BROKER, "1", ("num.partitions", "1", SUBTRACT), CONFIG, "not a list"),
+        (OF_BROKER, "1", (f"{OF_LISTENER}.max.connections", "-1", SET), INVALID, "at least 0"),
+        (OF_BROKER, "1", (f"{OF_LISTENER}.num.partitions", "x", SET), INVALID, "a whole number"),
+        (OF_BROKER, "1", (f"{OF_LISTENER}.num.network.threads", "7", SET), INVALID, "it is 3 now"),
+        (OF_BROKER, "1", (f"{OF_LISTENER}.ssl.client.auth", "x", SET), INVALID, "one of none"),
+        (OF_BROKER, "1", (f"{OF_LISTENER}.sasl.login.class", "x", SET), INVALID, "no plug-ins"),
+        (OF_BROKER, "", (f"{OF_LISTENER}.ssl.keystore.type", "x", SET), INVALID, "each of them"),
+        (METRICS, "s", ("match", "client_id=a", APPEND), CONFIG, "not a list"),
+        (GROUP, "g", ("streams.rack.aware.assignment.tags", "a", APPEND), CONFIG, "not a list"),
         (GROUP, "g", ("share.auto.offset.reset", "x", SET), CONFIG, "by_duration"),
         (GROUP, "g", ("share.isolation.level", "x", SET), CONFIG, "read_committed"),
     ],
@@ -107,6 +119,23 @@ def test_what_is_refused_says_why(
     assert isinstance(refused, Refused)
     assert refused.error is error
     assert hint in (refused.message or "")
+
+
+@pytest.mark.parametrize(
+    ("name", "alteration"),
+    [
+        ("1", ("metric.reporters", "org.apache.kafka.common.metrics.JmxReporter", SET)),
+        ("1", ("replica.alter.log.dirs.io.max.bytes.per.second", "9", SET)),
+        ("1", (f"{OF_LISTENER}.ssl.keystore.password", "x", SET)),
+        ("1", (f"{OF_LISTENER}.no.such", "x", SET)),
+        ("", (f"{OF_LISTENER}.max.connections", "9", SET)),
+        ("", (f"{OF_LISTENER}.num.network.threads", "6", SET)),
+        ("", ("rlmm.config.x", "y", SET)),
+    ],
+)
+def test_what_a_broker_takes(name: str, alteration: tuple[str, str | None, int]) -> None:
+    key, value, _ = alteration
+    assert altered(change(OF_BROKER, name, alteration), {}, BROKER) == {key: value}
 
 
 def test_replacing_all_settings_of_all_brokers_keeps_their_min_isr() -> None:
@@ -133,6 +162,11 @@ def test_replacing_all_settings_of_all_brokers_keeps_their_min_isr() -> None:
         (TOPIC, "t", [("a", "1", -1)], INVALID),
         (TOPIC, "", [], INVALID),
         (TOPIC, "a/b", [], ErrorCode.INVALID_TOPIC_EXCEPTION),
+        (TOPIC, "a/b", [("retention.ms", "1", APPEND)], CONFIG),
+        (TOPIC, "", [("no.such", "1", SUBTRACT)], CONFIG),
+        (OF_BROKER, "x", [("no.such", "1", APPEND)], INVALID),
+        (GROUP, "", [("no.such", "1", APPEND)], CONFIG),
+        (0, "t", [("no.such", "1", APPEND)], INVALID),
         (OF_BROKER, "x", [], INVALID),
         (GROUP, "", [], INVALID),
         (METRICS, "", [], INVALID),

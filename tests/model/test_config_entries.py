@@ -85,6 +85,58 @@ def test_a_secret_is_never_shown() -> None:
     assert "hunter2" not in repr(list(broker_entries(broker)))
 
 
+def test_either_id_of_a_broker_stands_for_the_other() -> None:
+    for given in ({"node.id": "3"}, {"broker.id": "3"}):
+        entries = list(broker_entries(BrokerConfig(given)))
+        assert synonyms(entry(entries, "node.id")) == [("node.id", "3", FILE)]
+        assert synonyms(entry(entries, "broker.id")) == [
+            ("broker.id", "3", FILE),
+            ("broker.id", "-1", DEFAULT),
+        ]
+
+
+def test_settings_of_one_listener_come_with_those_that_they_go_before() -> None:
+    name = "listener.name.internal.max.connections"
+    broker = BrokerConfig(
+        {"node.id": "1", "max.connections": "4", name: "3"},
+        dynamic={name: " 1"},
+        dynamic_default={name: "2"},
+    )
+    found = entry(broker_entries(broker), name)
+    assert (found.value, found.type_number, found.key.read_only) == (" 1", 3, True)
+    assert synonyms(found) == [
+        (name, " 1", OWN),
+        (name, "2", ALL),
+        (name, "3", FILE),
+        ("max.connections", "4", FILE),
+        ("max.connections", "8192", DEFAULT),
+    ]
+    assert [e.value for e in dynamic_default_entries(broker)] == ["2"]
+
+
+def test_what_may_be_a_secret_is_not_shown_either() -> None:
+    secrets = {
+        "listener.name.internal.scram-sha-256.sasl.jaas.config": "hunter2",
+        "listener.name.internal.ssl.keystore.password": "hunter2",
+        "listener.name.internal.no.such": "hunter2",
+        "rsm.config.password": "hunter2",
+    }
+    broker = BrokerConfig({"node.id": "1"}, dynamic=secrets)
+    found = {e.key.name: e for e in broker_entries(broker) if e.key.name in secrets}
+    assert {name: each.type_number for name, each in found.items()} == dict(
+        zip(secrets, (9, 9, 0, 0), strict=True)
+    )
+    assert all(each.sensitive for each in found.values())
+    assert "hunter2" not in repr(list(broker_entries(broker)))
+
+
+def test_rates_of_throttles_are_shown_while_they_are_set() -> None:
+    name = "leader.replication.throttled.rate"
+    unset, during = BrokerConfig({"node.id": "1"}), BrokerConfig({"node.id": "1", name: "9"})
+    assert name not in [e.key.name for e in broker_entries(unset)]
+    assert synonyms(entry(broker_entries(during), name)) == [(name, "9", FILE)]
+
+
 def test_what_is_set_for_all_brokers() -> None:
     broker = BrokerConfig({"node.id": "1"}, dynamic_default={"min.insync.replicas": "2"})
     assert [(e.key.name, e.value, e.source) for e in dynamic_default_entries(broker)] == [

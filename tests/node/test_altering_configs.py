@@ -156,6 +156,16 @@ def test_a_broker_obeys_its_own_settings_alone(town: Town) -> None:
     assert stored.config_path(BROKER, "2") not in town.tree.nodes
 
 
+@pytest.mark.parametrize("at", [0, 2])  # the controller, and another one
+def test_a_setting_of_one_listener_is_taken_and_a_secret_not_told(town: Town, at: int) -> None:
+    values = {"listener.name.x.ssl.keystore.type": "PEM", "rsm.config.password": "hunter2"}
+    assert alter(town, BROKER, str(at), at, **values) == (ErrorCode.NONE, None)
+    assert described(town, BROKER, str(at), "listener.name.x.ssl.keystore.type", at) == ("PEM", 2)
+    assert described(town, BROKER, str(at), "rsm.config.password", at) == (None, 2)
+    assert any("listener.name.x.ssl.keystore.type None -> PEM" in line for line in town.reports)
+    assert not any("hunter2" in line for line in town.reports)
+
+
 def test_settings_of_a_broker_are_altered_at_that_broker(town: Town) -> None:
     error, text = alter(town, BROKER, "1", at=2, message__max__bytes="9")
     assert error is ErrorCode.INVALID_REQUEST

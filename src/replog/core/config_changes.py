@@ -10,8 +10,8 @@ from dataclasses import dataclass
 from enum import IntEnum
 
 from replog.core.topics import topic_name_fault
-from replog.model.broker_config import OPEN_PREFIXES
 from replog.model.config import BrokerConfig, ConfigError, topic_value, validate_topic_configs
+from replog.model.config_open import OPEN_PREFIXES, base_name
 from replog.model.config_resources import ResourceType
 from replog.model.config_table import BROKER, CLIENT_METRICS, GROUP, TOPIC, ConfigKey
 from replog.model.config_values import OutOfRange, UnknownName, known_key, parse_value
@@ -24,7 +24,9 @@ ALL_BROKERS = ""
 _AT_START = ("listeners", "listener.security.protocol.map")
 # What differs from broker to broker, and so can't be set for all of them.
 _OF_ONE_BROKER = (*_AT_START, "cordoned.log.dirs", "principal.builder.class")
-_OF_ONE_BROKER_PREFIXES = ("ssl.", "sasl.", *OPEN_PREFIXES)
+_OF_ONE_BROKER_PREFIXES = ("ssl.", "sasl.")
+# What can be set for one listener of all brokers; all else of a listener is one broker's.
+_OF_ALL_BROKERS = ("max.connection.creation.rate", "max.connections", "num.network.threads")
 # What belongs to one listener: its name goes before, as in listener.name.internal.ssl.key.password.
 _OF_ONE_LISTENER = (
     "principal.builder.class",
@@ -48,6 +50,9 @@ _POOLS = frozenset(
         "remote.log.reader.threads",
     )
 )
+
+# Whose lists can be appended to. Kafka looks for no others.
+_WITH_LISTS = (ResourceType.TOPIC, ResourceType.BROKER)
 
 _TABLES: Mapping[ResourceType, Mapping[str, ConfigKey]] = {
     ResourceType.TOPIC: TOPIC,
@@ -93,7 +98,15 @@ class ConfigChange:
 
 
 def check_form(change: ConfigChange) -> Refused | None:
-    """What can be said without knowing what is set: names once, values where they are needed."""
+    """What can be said without knowing what is set, in the order in which Kafka says it."""
+    refused = check_alterations(change)
+    if refused is None and change.kind != ResourceType.BROKER:
+        refused = _refuse_lists(change)
+    return refused or check_name(change.kind, change.name)
+
+
+def check_alterations(change: ConfigChange) -> Refused | None:
+    """Whether names come once, and values where they are needed."""
     counts = Counter(alteration.name for alteration in change.alterations)
     twice = next((name for name, count in counts.items() if count > 1), None)
     if twice is not None:
@@ -105,7 +118,23 @@ def check_form(change: ConfigChange) -> Refused | None:
             )
         if alteration.value is None and alteration.op != AlterOp.DELETE:
             return Refused(ErrorCode.INVALID_REQUEST, f"{alteration.name} is null")
-    return check_name(change.kind, change.name)
+    return None
+
+
+def _refuse_lists(change: ConfigChange) -> Refused | None:
+    """Whether what is to be altered as a list is one."""
+    for name, op in ((a.name, a.op) for a in change.alterations):
+        if op not in (AlterOp.APPEND, AlterOp.SUBTRACT) or change.kind not in _TABLES:
+            continue
+        kind = ResourceType(change.kind)
+        try:
+            key = known_key(_TABLES[kind], name)
+        except ConfigError as error:
+            return Refused(ErrorCode.INVALID_CONFIG, str(error))
+        if key.kind != "list" or kind not in _WITH_LISTS:
+            text = f"{name} is not a list: it can't be altered by {AlterOp(op).name}"
+            return Refused(ErrorCode.INVALID_CONFIG, text)
+    return None
 
 
 def check_name(kind: int, name: str) -> Refused | None:
@@ -129,8 +158,11 @@ def altered(
     """The settings after `change`, which passed `check_form`. `broker` tells what lists begin with
     that are not set."""
     kind = ResourceType(change.kind)
+    refused = _refuse_lists(change)
+    if refused is not None:
+        return refused
+    after = _merged(kind, change, current, broker)
     try:
-        after = _merged(kind, change, current, broker)
         _check(kind, change, after, broker)
     except ConfigError as error:
         return Refused(_error_of(kind, error), str(error))
@@ -153,11 +185,7 @@ def _merged(
             after.pop(name, None)
             continue
         if alteration.op != AlterOp.SET:
-            key = known_key(_TABLES[kind], name)
-            if key.kind != "list":
-                word = AlterOp(alteration.op).name
-                raise ConfigError(f"{name} is not a list: it can't be altered by {word}")
-            items = _items(after[name] if name in after else _inherited(kind, key, broker))
+            items = _items(after[name] if name in after else _inherited(kind, name, broker))
             given = [item.strip() for item in value.split(",")]
             if alteration.op == AlterOp.APPEND:
                 items += [item for item in dict.fromkeys(given) if item not in items]
@@ -172,14 +200,12 @@ def _items(text: str) -> list[str]:
     return [item.strip() for item in text.split(",") if item.strip()]
 
 
-def _inherited(kind: ResourceType, key: ConfigKey, broker: BrokerConfig) -> str:
+def _inherited(kind: ResourceType, name: str, broker: BrokerConfig) -> str:
     """What a list is while it is not set here."""
     if kind is ResourceType.TOPIC:
-        value = topic_value(broker, key.name, {})
+        value = topic_value(broker, name, {})
         return ",".join(value) if isinstance(value, tuple) else ""
-    if kind is ResourceType.BROKER:
-        return broker.text(key.name) or ""
-    return key.default or ""
+    return broker.text(name) or ""
 
 
 def _check(
@@ -194,21 +220,17 @@ def _check(
     for name in (a.name for a in change.alterations if a.op != AlterOp.DELETE):
         if kind is ResourceType.BROKER:
             _check_dynamic(name, for_all=change.name == ALL_BROKERS)
-            if name in _PLUG_INS and after[name]:
-                raise ConfigError(f"{name}={after[name]}: there are no plug-ins")
-        if name.startswith(OPEN_PREFIXES):
+            _check_broker(name, after[name], broker)
             continue
         key = known_key(_TABLES[kind], name)
         value = parse_value(key, after[name])
-        if name in _POOLS and isinstance(value, int):
-            _check_pool(name, value, broker.int(name))
         if kind is ResourceType.GROUP:
             _check_group(key, value, broker)
 
 
 def _check_dynamic(name: str, *, for_all: bool) -> None:
     """Whether a broker's setting can change while it runs. Raises ConfigError."""
-    if for_all and (name in _OF_ONE_BROKER or name.startswith(_OF_ONE_BROKER_PREFIXES)):
+    if for_all and _of_one_broker(name):
         raise ConfigError(f"{name} differs from broker to broker: set it for each of them")
     if name.startswith(OPEN_PREFIXES):
         return
@@ -219,6 +241,25 @@ def _check_dynamic(name: str, *, for_all: bool) -> None:
             f"{name} can't be changed while a broker runs: set it in the broker's configuration "
             "file or with --set, and restart the broker"
         )
+
+
+def _of_one_broker(name: str) -> bool:
+    base = base_name(name)
+    if base is not None:
+        return base not in _OF_ALL_BROKERS
+    return name in _OF_ONE_BROKER or name.startswith(_OF_ONE_BROKER_PREFIXES)
+
+
+def _check_broker(name: str, text: str, broker: BrokerConfig) -> None:
+    """Whether a broker, or one of its listeners, can have this value. Raises ConfigError."""
+    key = BROKER.get(base_name(name) or name)
+    if key is None:  # nobody knows what it is
+        return
+    value = parse_value(key, text)
+    if (key.kind == "class" or key.name in _PLUG_INS) and text not in ("", key.default):
+        raise ConfigError(f"{name}={text}: there are no plug-ins")
+    if key.name in _POOLS and isinstance(value, int):
+        _check_pool(name, value, broker.int(key.name))
 
 
 def _check_pool(name: str, value: int, current: int) -> None:

@@ -4,12 +4,10 @@ from collections.abc import Mapping
 from os.path import abspath
 from typing import NamedTuple
 
+from replog.model.config_open import OPEN_PREFIXES, broker_key
 from replog.model.config_table import BROKER
 from replog.model.config_values import ConfigError, Value, known_key, parse_value
 from replog.model.listeners import Listener, advertised, listening
-
-# Names that others define under these prefixes are taken as they come.
-OPEN_PREFIXES = ("listener.name.", "rlmm.config.", "rsm.config.")
 
 ZOOKEEPER_PORT = 2181
 PING_INTERVAL_MS_MAX = 250  # unless somebody sets it
@@ -109,7 +107,7 @@ class _NamedValues:
         for layer in (self.dynamic, self.dynamic_default, self.given):
             if name in layer:
                 return layer[name]
-        return known_key(BROKER, name).default
+        return broker_key(name).default
 
     def list(self, name: str) -> tuple[str, ...]:
         """The items of a list; empty when not set."""
@@ -167,6 +165,8 @@ class BrokerConfig(_BrokerValues, _NamedValues):
             setattr(self, attribute, self.value(attribute.replace("_", ".")))
         self.replog_session_silence_ms = self._session_silence_ms()
         self.node_id = self._node_id()
+        for name in ("node.id", "broker.id"):  # each stands for the other, as in Kafka
+            self.given.setdefault(name, str(self.node_id))
         self.rack = self.str("broker.rack") or None
         self.listeners = listening(self.list("listeners"), *self._listener_words())
         self.advertised_listeners = advertised(self.list("advertised.listeners"), self.listeners)

@@ -10,6 +10,7 @@ from enum import IntEnum
 from typing import NamedTuple
 
 from replog.model.broker_config import BrokerConfig
+from replog.model.config_open import OPEN_PREFIXES, UNKNOWN_KIND, base_name, broker_key
 from replog.model.config_table import BROKER, CLIENT_METRICS, GROUP, TOPIC, ConfigKey
 from replog.model.config_values import ConfigError, value_text
 from replog.model.topic_config import topic_value
@@ -29,6 +30,7 @@ class ConfigSource(IntEnum):
 
 # The number of a type in DescribeConfigs.
 CONFIG_TYPES: Mapping[str, int] = {
+    UNKNOWN_KIND: 0,
     "boolean": 1,
     "string": 2,
     "int": 3,
@@ -50,6 +52,16 @@ _FAMILIES = (
 _FAMILY = {name: family for family in _FAMILIES for name in family}
 
 
+# Rates that tools set for a while: shown while they are set, and without a default.
+SHOWN_WHEN_SET = frozenset(
+    (
+        "follower.replication.throttled.rate",
+        "leader.replication.throttled.rate",
+        "replica.alter.log.dirs.io.max.bytes.per.second",
+    )
+)
+
+
 class ConfigSynonym(NamedTuple):
     """One place where a value is set."""
 
@@ -68,11 +80,16 @@ class ConfigEntry(NamedTuple):
 
     @property
     def sensitive(self) -> bool:
-        return self.key.kind == "password"
+        return is_sensitive(self.key)
 
     @property
     def type_number(self) -> int:
         return CONFIG_TYPES[self.key.kind]
+
+
+def is_sensitive(key: ConfigKey) -> bool:
+    """Whether its value must not be shown: a secret, or what may be one."""
+    return key.kind in ("password", UNKNOWN_KIND)
 
 
 def topic_entries(broker: BrokerConfig, overrides: Mapping[str, str]) -> Iterator[ConfigEntry]:
@@ -98,9 +115,14 @@ def is_own(name: str) -> bool:
 
 
 def broker_entries(broker: BrokerConfig) -> Iterator[ConfigEntry]:
-    """Every configuration of a broker, by name."""
-    for name, key in BROKER.items():
+    """Every configuration of a broker, by name; last those with open names that are set."""
+    layers = (broker.given, broker.dynamic_default, broker.dynamic)
+    open_names = {n for layer in layers for n in layer if n.startswith(OPEN_PREFIXES)}
+    for name in (*BROKER, *sorted(open_names)):
+        key = broker_key(name)
         synonyms = _broker_synonyms(broker, name)
+        if name in SHOWN_WHEN_SET and not synonyms:
+            continue
         value = synonyms[0].value if synonyms else _shown(key, broker.text(name))
         source = synonyms[0].source if synonyms else ConfigSource.DEFAULT
         yield ConfigEntry(key, value, source, tuple(synonyms))
@@ -110,10 +132,9 @@ def dynamic_default_entries(broker: BrokerConfig) -> Iterator[ConfigEntry]:
     """What was set for all brokers while they ran, by name."""
     source = ConfigSource.DYNAMIC_DEFAULT_BROKER
     for name, text in broker.dynamic_default.items():
-        key = BROKER.get(name)
-        if key is not None:
-            value = _shown(key, text)
-            yield ConfigEntry(key, value, source, (ConfigSynonym(name, value, source),))
+        key = broker_key(name)
+        value = _shown(key, text)
+        yield ConfigEntry(key, value, source, (ConfigSynonym(name, value, source),))
 
 
 def group_entries(broker: BrokerConfig, own: Mapping[str, str]) -> Iterator[ConfigEntry]:
@@ -144,14 +165,17 @@ def _broker_synonyms(broker: BrokerConfig, name: str) -> list[ConfigSynonym]:
     is only a synonym of a `log.retention.ms` that is set.
     """
     family = _FAMILY.get(name, (name,))
+    base = base_name(name)
+    if base in BROKER:
+        family = (name, base)
     layers: tuple[tuple[ConfigSource, Callable[[str], str | None]], ...] = (
         (ConfigSource.DYNAMIC_BROKER, broker.dynamic.get),
         (ConfigSource.DYNAMIC_DEFAULT_BROKER, broker.dynamic_default.get),
         (ConfigSource.STATIC_BROKER, broker.given.get),
-        (ConfigSource.DEFAULT, lambda member: BROKER[member].default),
+        (ConfigSource.DEFAULT, _default),
     )
     found = [
-        ConfigSynonym(member, _shown(BROKER[member], text), source)
+        ConfigSynonym(member, _shown(broker_key(member), text), source)
         for source, lookup in layers
         for member in family
         if (text := lookup(member)) is not None
@@ -161,10 +185,17 @@ def _broker_synonyms(broker: BrokerConfig, name: str) -> list[ConfigSynonym]:
     return found
 
 
+def _default(name: str) -> str | None:
+    return None if name in SHOWN_WHEN_SET else broker_key(name).default
+
+
 def _shown(key: ConfigKey, text: str | None) -> str | None:
-    """`text` in its usual form; nothing of a secret; a broken value as it stands."""
-    if key.kind == "password":
+    """`text` in its usual form; nothing of a secret; what is broken, or of an open name, as it
+    stands."""
+    if is_sensitive(key):
         return None
+    if key.name.startswith(OPEN_PREFIXES):
+        return text
     try:
         return value_text(key, text)
     except ConfigError:

@@ -16,6 +16,7 @@ from replog.core.config_changes import (
     AlterOp,
     ConfigChange,
     altered,
+    check_alterations,
     check_form,
 )
 from replog.core.controller.state import Draft
@@ -141,10 +142,13 @@ def _refused_here(node: Node, changes: Sequence[ConfigChange]) -> dict[Resource,
 
 
 def _refuse_logger(node: Node, change: ConfigChange) -> Refused:
-    """There are no loggers whose level could be set."""
+    """There are no loggers whose level could be set: what names none is answered at once, too."""
     if change.name != str(node.broker_id):
         text = f"broker {node.broker_id} was asked for the loggers of broker {change.name!r}"
         return Refused(ErrorCode.INVALID_REQUEST, text)
+    refused = check_alterations(change)
+    if refused is not None or not change.alterations:
+        return refused or Refused(ErrorCode.NONE)
     if any(a.op in (AlterOp.APPEND, AlterOp.SUBTRACT) for a in change.alterations):
         return Refused(ErrorCode.INVALID_REQUEST, "the level of a logger is no list")
     return Refused(ErrorCode.INVALID_CONFIG, "there are no loggers whose level could be set")

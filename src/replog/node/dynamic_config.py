@@ -11,8 +11,9 @@ from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING
 
 from replog.core.controller.state import Draft
-from replog.model.broker_config import OPEN_PREFIXES
 from replog.model.config import BrokerConfig, ConfigError
+from replog.model.config_entries import is_sensitive
+from replog.model.config_open import OPEN_PREFIXES, broker_key
 from replog.model.config_resources import ResourceType
 from replog.model.config_table import BROKER
 from replog.model.config_values import known_key, parse_value
@@ -100,7 +101,4 @@ def _judge_again(draft: Draft) -> Callable[[], None]:
 
 
 def _shown(name: str, config: BrokerConfig) -> str:
-    key = BROKER.get(name)
-    if key is not None and key.kind == "password":
-        return "(hidden)"
-    return str(config.text(name))
+    return "(hidden)" if is_sensitive(broker_key(name)) else str(config.text(name))

@@ -1,15 +1,18 @@
 """Configurations of brokers, groups and what else has some; DescribeConfigs of all of them."""
 
+from dataclasses import replace
 from typing import Any, Final
 
 from tests.conformance.cases.topic_configs import (
     APPEND,
     DELETE,
     NAMES,
+    SET,
     SUBTRACT,
     TOPIC,
     alter,
     change,
+    changes,
     describe,
 )
 from tests.conformance.steps import Ask, Case, Topic
@@ -42,17 +45,15 @@ FORMER: Final = frozenset(
         "allow.everyone.if.no.acl.found",
         "controlled.shutdown.max.retries",
         "controlled.shutdown.retry.backoff.ms",
-        "follower.replication.throttled.rate",
         "inter.broker.protocol.version",
         "leader.imbalance.per.broker.percentage",
-        "leader.replication.throttled.rate",
         "log.message.format.version",
         "reserved.broker.max.id",
         "super.users",
         "unclean.leader.election.interval.ms",
     )
 )
-# Set for the recorder, to make Kafka quick; classes of Java; and defaults of our own.
+# Set for the recorder, to make Kafka quick; and defaults of our own.
 OTHERWISE: Final = (
     "controller.quorum.",
     "process.roles",
@@ -61,7 +62,6 @@ OTHERWISE: Final = (
     "log.retention.check.interval.ms",
     "share.coordinator.state.topic.",
     "transaction.state.log.",
-    ".class",
     "max.connections",
     "queued.max.request.bytes",
 )
@@ -119,6 +119,9 @@ _DESCRIBE = [
         asked(resource(BROKER, "x")),
         asked(resource(BROKER, "-1")),
     ),
+    described(
+        "broker.id", asked(resource(BROKER, "1", ["broker.id", "node.id"]), include_synonyms=True)
+    ),
     described("broker.all", asked(resource(BROKER, "", ["num.partitions"]))),
     described(
         "group",
@@ -134,13 +137,69 @@ _DESCRIBE = [
 ]
 
 
+def _named(config: str, operation: int) -> list[dict[str, Any]]:
+    return [{"name": config, "config_operation": operation, "value": "1"}]
+
+
 def _broker(config: str) -> list[Ask]:
     values = ("1", "x", "")
     asks = [change(config, value, name="1", kind=BROKER, validate=True) for value in values]
     return [*asks, change(config, "1", name="", kind=BROKER, validate=True)]
 
 
+def _kept(name: str, config: str, value: str) -> Case:
+    """Set it on b3 for a while. `<x>` is a listener that nobody else knows."""
+    asks = [
+        change(config, value, name="3", kind=BROKER),
+        describe(config, name="3", kind=BROKER),
+        change(config, None, DELETE, name="3", kind=BROKER),
+        describe(config, name="3", kind=BROKER),
+    ]
+    steps = [replace(ask, to="b3") for ask in asks]
+    return Case(f"incremental.broker.kept.{name}", "IncrementalAlterConfigs", steps)
+
+
+_OF_A_LISTENER: Final = (
+    ("max.connections", ("5", "x", "-1", "")),
+    ("max.connection.creation.rate", ("5", "x")),
+    ("num.network.threads", ("4", "x", "100")),
+    ("num.partitions", ("5", "x")),
+    ("log.cleaner.threads", ("2", "-1")),
+    ("ssl.keystore.type", ("PKCS12", "")),
+    ("ssl.client.auth", ("required", "x")),
+    ("principal.builder.class", ("x",)),
+    ("connections.max.reauth.ms", ("5", "x")),
+    ("plain.connections.max.reauth.ms", ("5", "x")),
+    ("broker.id", ("5", "x")),
+    ("no.such", ("1",)),
+)
+_LISTENERS: Final = [
+    *(
+        Case(
+            f"incremental.broker.listener.{config}",
+            "IncrementalAlterConfigs",
+            [
+                change(
+                    f"listener.name.plaintext.{config}", value, name=n, kind=BROKER, validate=True
+                )
+                for value in values
+                for n in ("1", "")
+            ],
+        )
+        for config, values in _OF_A_LISTENER
+    ),
+    _kept("type", "listener.name.<x>.ssl.keystore.type", "PKCS12"),
+    _kept("number", "listener.name.<x>.max.connection.creation.rate", " 5"),
+    _kept("password", "listener.name.<x>.ssl.keystore.password", "secret"),
+    _kept("jaas", "listener.name.<x>.scram-sha-256.sasl.jaas.config", "a b required c=d;"),
+    _kept("unknown", "listener.name.<x>.no.such", "1"),
+    _kept("plugin", "rsm.config.<x>", "1"),
+    _kept("leader.rate", "leader.replication.throttled.rate", "1000000000"),
+    _kept("folder.rate", "replica.alter.log.dirs.io.max.bytes.per.second", "1000000000"),
+]
+
 _BROKERS = [
+    *_LISTENERS,
     *(
         Case(f"incremental.broker.{config}", "IncrementalAlterConfigs", _broker(config))
         for config in BROKER_NAMES
@@ -163,6 +222,25 @@ _BROKERS = [
         ],
     ),
     Case(
+        "incremental.broker.no.list",
+        "IncrementalAlterConfigs",
+        [
+            change(config, "1", operation, name=name, kind=BROKER, validate=True)
+            for config in ("no.such", "num.partitions", "listener.name.plaintext.x", "")
+            for operation in (APPEND, SUBTRACT)
+            for name in ("1", "")
+        ],
+    ),
+    Case(
+        "incremental.broker.reporters",
+        "IncrementalAlterConfigs",
+        [
+            change("metric.reporters", reporter, way, name="1", kind=BROKER, validate=True)
+            for reporter in ("org.apache.kafka.common.metrics.JmxReporter", "")
+            for way in (SET, APPEND, SUBTRACT)
+        ],
+    ),
+    Case(
         "incremental.broker.unknown",
         "IncrementalAlterConfigs",
         [
@@ -173,7 +251,30 @@ _BROKERS = [
     Case(
         "incremental.logger",
         "IncrementalAlterConfigs",
-        [change("replog.no.such", "INFO", name="1", kind=LOGGER, validate=True)],
+        [
+            change("replog.no.such", "INFO", name="1", kind=LOGGER, validate=True),
+            change("replog.no.such", "INFO", 9, name="1", kind=LOGGER, validate=True),
+            changes([], name="1", kind=LOGGER, validate=True),
+            changes([*_named("x", SET), *_named("x", SET)], name="1", kind=LOGGER, validate=True),
+        ],
+    ),
+    *(
+        Case(
+            f"incremental.no.list.{what}",
+            "IncrementalAlterConfigs",
+            [
+                change(config, "x", APPEND, name=name, kind=kind, validate=True)
+                for name in names
+                for config in ("no.such", "retention.ms", "cleanup.policy")
+            ],
+        )
+        for what, kind, names in (
+            ("topic", TOPIC, ("", ".", "a b", "<nobody>")),
+            ("broker", BROKER, ("x", "2", "99")),
+            ("group", GROUP, ("", "<g>")),
+            ("metrics", METRICS, ("", "<m>")),
+            ("other", 0, ("<a>",)),
+        )
     ),
 ]
 _GROUPS = [
@@ -214,6 +315,33 @@ _GROUPS = [
         change("no.such", "1", name="<g>", kind=GROUP),
         change("consumer.session.timeout.ms", "50000", name="", kind=GROUP),
     ),
+]
+_LISTS_OF_OTHERS = [
+    Case(
+        f"incremental.{what}.lists",
+        "IncrementalAlterConfigs",
+        [
+            change(config, value, operation, name="<n>", kind=kind, validate=True)
+            for config, value in values.items()
+            for operation in (APPEND, SUBTRACT)
+        ],
+    )
+    for what, kind, values in (
+        (
+            "metrics",
+            METRICS,
+            {"match": "client_id=a", "metrics": "a", "interval.ms": "100", "x": "1"},
+        ),
+        (
+            "group",
+            GROUP,
+            {
+                "streams.rack.aware.assignment.tags": "a",
+                "consumer.session.timeout.ms": "50000",
+                "x": "1",
+            },
+        ),
+    )
 ]
 _METRICS = [
     alter(
@@ -262,4 +390,4 @@ _METRICS = [
     ),
 ]
 
-CASES: Final = [*_DESCRIBE, *_BROKERS, *_GROUPS, *_METRICS]
+CASES: Final = [*_DESCRIBE, *_BROKERS, *_GROUPS, *_LISTS_OF_OTHERS, *_METRICS]

@@ -3,6 +3,7 @@
 import pytest
 from tests.node.handlers.one_broker import OneBroker, record
 
+from replog.model.config_entries import SHOWN_WHEN_SET
 from replog.model.config_table import BROKER, GROUP, TOPIC
 from replog.model.errors import ErrorCode
 from replog.model.messages.describe_configs import (
@@ -21,6 +22,7 @@ def broker() -> OneBroker:
     return one
 
 
+SHOWN = BROKER.keys() - SHOWN_WHEN_SET
 # What is Replog's own is listed only where it is set: see below.
 KAFKAS = {name for name in TOPIC if not name.startswith("replog.")}
 
@@ -76,7 +78,7 @@ def test_documentation_when_asked_for(broker: OneBroker) -> None:
 def test_this_broker(broker: OneBroker) -> None:
     result = describe(broker, 4, "1")
     configs = {c.name: c for c in result.configs}
-    assert set(configs) == set(BROKER)
+    assert set(configs) == SHOWN
     partitions = configs["num.partitions"]
     assert (partitions.value, partitions.config_source, partitions.read_only) == ("3", 4, True)
 
@@ -158,12 +160,12 @@ def test_all_brokers_are_not_this_one(broker: OneBroker) -> None:
     for order in (resources, resources[::-1]):
         results = broker.ask(DescribeConfigsRequest(resources=order), DescribeConfigsResponse)
         counts = {r.resource_name: len(r.configs) for r in results.results}
-        assert counts == {"": 0, "1": len(BROKER)}
+        assert counts == {"": 0, "1": len(SHOWN)}
 
 
 def test_an_answer_does_not_grow_without_end(broker: OneBroker) -> None:
     itself = DescribeConfigsResource(resource_type=4, resource_name="1")
-    fit = ENTRIES_MAX // len(BROKER)
+    fit = ENTRIES_MAX // len(SHOWN)
     message = DescribeConfigsRequest(resources=[itself] * (fit + 1))
     results = broker.ask(message, DescribeConfigsResponse).results
     assert [r.error_code for r in results] == [0] * fit + [ErrorCode.INVALID_REQUEST]
