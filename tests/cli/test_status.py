@@ -3,17 +3,23 @@
 import pytest
 
 from replog.cli.cluster_view import FolderView, PartitionView, TopicView, Troubles
-from replog.cli.status import Overview, _print
+from replog.cli.status import BrokerView, Overview, _print
 
 GOOD = FolderView(1, "/a", "online", "", 3, ("t-0.abc-stray",))
 FULL = FolderView(1, "/b", "full", "no space left", 7, ())
 FAILED = FolderView(2, "/c", "failed", "Input/output error", 1, ())
 
 
-def overview(*folders: FolderView, leader: int = 1, isr: tuple[int, ...] = (1, 2)) -> Overview:
+def overview(
+    *folders: FolderView,
+    leader: int = 1,
+    isr: tuple[int, ...] = (1, 2),
+    states: tuple[str, ...] = ("running", "alive"),
+) -> Overview:
     partition = PartitionView(0, leader, 1, (1, 2), isr)
     topic = TopicView("t", "id", False, [partition])
-    return Overview("cluster", None, [], [topic], None, Troubles(folders=list(folders)))
+    brokers = [BrokerView(n, "-", state, None, False) for n, state in enumerate(states, 1)]
+    return Overview("cluster", None, brokers, [topic], None, Troubles(folders=list(folders)))
 
 
 @pytest.mark.parametrize(
@@ -24,6 +30,7 @@ def overview(*folders: FolderView, leader: int = 1, isr: tuple[int, ...] = (1, 2
         (overview(GOOD, FULL, FAILED), "2 log folders can't be written to"),
         (overview(FULL, isr=(1,)), "1 partitions have fewer in-sync replicas than assigned"),
         (overview(FULL, leader=-1), "1 partitions have no leader"),
+        (overview(states=("paused", "running", "gone")), "broker 1 is paused, broker 3 is gone"),
     ],
 )
 def test_the_verdict(shown: Overview, verdict: str) -> None:

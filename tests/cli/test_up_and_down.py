@@ -1,5 +1,6 @@
 """Starting, stopping and finding clusters, as a user does."""
 
+import json
 import os
 import signal
 import subprocess
@@ -58,6 +59,11 @@ def test_one_broker_at_a_time(tmp_path: Path) -> None:
         cluster.create_topic("t", partitions=3)
         cluster.run("broker", "stop", "0")
         states = {b["broker"]: b["state"] for b in cluster.run("status")["brokers"]}
+        by_address = replog(
+            *("status", "--format", "json", "--bootstrap-server", cluster.bootstrap), home=tmp_path
+        )
+        seen = {b["broker"]: b["state"] for b in json.loads(by_address.stdout)["brokers"]}
+        assert seen == {0: "gone", 1: "alive", 2: "alive"}
         assert states == {0: "stopped", 1: "running", 2: "running"}
         cluster.run("broker", "kill", "1")
         cluster.run("broker", "start", "0")

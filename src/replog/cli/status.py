@@ -24,6 +24,7 @@ from replog.cli.topic import summary, topic_table
 from replog.model.messages.metadata import MetadataResponse
 from replog.runtime.processes import ProcessState
 
+PRESENT = (ProcessState.RUNNING.value, "alive")
 CLEAR_SCREEN = "\x1b[H\x1b[2J"
 
 
@@ -88,6 +89,8 @@ class Overview:
             return f"{len(unusable)} log folders can't be written to"
         if self.troubles.coordinator_away_s:
             return "the coordinator can't be used"
+        if absent := [broker for broker in self.brokers if broker.state not in PRESENT]:
+            return ", ".join(f"broker {broker.broker_id} is {broker.state}" for broker in absent)
         return "healthy"
 
 
@@ -114,18 +117,25 @@ def _look(arguments: Arguments) -> Overview:
     return Overview(
         answer.cluster_id,
         str(folder) if folder else None,
-        _brokers(arguments, answer, local=folder is not None),
+        _brokers(arguments, answer, _holders(found), local=folder is not None),
         found,
         lost,
         told,
     )
 
 
-def _brokers(arguments: Arguments, answer: MetadataResponse, *, local: bool) -> list[BrokerView]:
+def _holders(views: Sequence[TopicView]) -> set[int]:
+    """Who should hold replicas: metadata does not name a broker that is gone."""
+    return {b for view in views for partition in view.partitions for b in partition.replicas}
+
+
+def _brokers(
+    arguments: Arguments, answer: MetadataResponse, holders: set[int], *, local: bool
+) -> list[BrokerView]:
     alive = {b.node_id: f"{b.host}:{b.port}" for b in answer.brokers}
     views = []
     processes = {p.broker_id: p for p in local_cluster(arguments).status()} if local else {}
-    for broker_id in sorted(alive.keys() | processes.keys()):
+    for broker_id in sorted(alive.keys() | processes.keys() | holders):
         process = processes.get(broker_id)
         registered = broker_id in alive
         state = "alive" if registered else "gone"
@@ -173,12 +183,13 @@ def _print(overview: Overview, form: str) -> None:
     if lost is not None and (lost.unclean or lost.power_cut):
         print(
             f"\ncommitted records may be missing after {lost.unclean} unclean elections and "
-            f"{lost.power_cut} after a power cut; the controllers' logs name them"
+            f"{lost.power_cut} after a power cut or a loss of disks; the controllers' logs "
+            "name them"
         )
     if overview.topics:
         print(
             f"\n{topic_table(list(overview.topics))}\n\nM: acks=all is taken only while that many "
-            "replicas are in sync, the smaller of min.insync.replicas and REPLICATION."
+            "replicas are in sync,\n   the smaller of min.insync.replicas and REPLICATION."
         )
 
 
