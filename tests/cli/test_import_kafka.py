@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 from tests.cli.kafka_folder import TIME, KafkaFolder, batch, topic_id
+from tests.log import transactions
 from tests.support.cluster import Cluster, replog
 
 from replog.cli.main import run
@@ -126,6 +127,15 @@ def test_everything_is_brought(importing: Importing, kafka: KafkaFolder) -> None
     configs = stored.decode_configs(nodes[stored.topic_config_path("orders")])
     assert configs == {"retention.ms": "-1", "cleanup.policy": "compact"}
     assert stored.decode_configs(nodes[stored.topic_config_path("small")]) == {}
+
+
+def test_a_transaction_that_is_open_is_told(importing: Importing, kafka: KafkaFolder) -> None:
+    kafka.partition("paid", 0, [bytes(transactions.data(7, 0))])
+    kafka.topic("paid", 1)
+    done = importing(kafka.stop())
+    assert [p["open_transactions"] for p in done["partitions"] if p["topic"] == "paid"] == [1]
+    (note,) = done["notes"]
+    assert note.startswith("paid-0: open transactions")
 
 
 def test_no_leader_epoch_of_kafka_is_used_again(importing: Importing, kafka: KafkaFolder) -> None:
@@ -270,7 +280,7 @@ def test_what_a_kill_left_half_written_is_cut(importing: Importing, kafka: Kafka
     path.write_bytes(whole + whole[:50])
     done = importing(kafka.kill())
     (partition,) = [p for p in done["partitions"] if (p["topic"], p["partition"]) == ("orders", 1)]
-    assert partition["cut"]
+    assert partition["cut"] and partition["cut"] in done["notes"][0]
     assert importing.values(2, "orders", 1) == [b"d"]
 
 

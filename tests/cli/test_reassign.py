@@ -94,6 +94,11 @@ def test_files_that_are_no_plans(tmp_path: Path, text: str) -> None:
         read([str(tmp_path / "p")])
 
 
+def test_a_word_that_is_neither_a_file_nor_a_move() -> None:
+    with pytest.raises(Failure, match=r"events:0: no such file, and no move: that is TOPIC"):
+        read(["events:0"])
+
+
 def test_names_of_partitions() -> None:
     assert parse("t") == ("t", None)
     assert parse("t:3") == ("t", 3)

@@ -158,6 +158,19 @@ def _chosen(found: Found, wanted: Wanted, cluster: "StoppedCluster", result: Pla
     return names
 
 
+def _worth_knowing(staged: Staged) -> list[str]:
+    """What readers of this partition will meet, or miss."""
+    notes = []
+    if staged.cut is not None:
+        notes.append(f"{staged.copy.tp}: what Kafka was writing when it died is cut: {staged.cut}")
+    if staged.open_transactions:
+        notes.append(
+            f"{staged.copy.tp}: open transactions stay so ({staged.open_transactions}): who reads "
+            "committed records only stops in front of them"
+        )
+    return notes
+
+
 def _configs(topic: FoundTopic, wanted: Wanted, result: Plan) -> dict[str, str]:
     """What the controllers' log says, else what the files show; and what the user says on top."""
     configs: dict[str, str] = {}
@@ -345,6 +358,7 @@ class Import:
                 copy = topic.found.copies[index]
                 first = self._cluster.staging(replicas[0])
                 self.staged[copy.tp] = staged = stage(copy, first, self._progress)
+                self._plan.notes += _worth_knowing(staged)
                 if staged.content.gaps and "compact" not in topic.configs.get(
                     "cleanup.policy", "delete"
                 ):

@@ -104,6 +104,10 @@ def _from_word(word: str) -> Move:
 def _from_file(name: str) -> list[Move]:
     try:
         text = sys.stdin.read() if name == "-" else Path(name).read_text()
+    except FileNotFoundError as error:
+        raise Failure(
+            f"{name}: no such file, and no move: that is TOPIC:PARTITION=BROKER,BROKER"
+        ) from error
     except OSError as error:
         raise Failure(f"{name}: {error.strerror or error}") from error
     try:
@@ -116,5 +120,10 @@ def _from_file(name: str) -> list[Move]:
         ]
     except (ValueError, KeyError, TypeError) as error:
         raise Failure(
-            f"{name} is no plan: {error!r}; 'replog reassign plan --format json' makes one"
+            f"{'stdin' if name == '-' else name} is no plan: {_wrong(error)}; "
+            "'replog reassign plan --format json' makes one"
         ) from error
+
+
+def _wrong(error: Exception) -> str:
+    return f"{error} is missing" if isinstance(error, KeyError) else str(error)

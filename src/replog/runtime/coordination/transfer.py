@@ -87,7 +87,9 @@ def import_tree(coordination: Coordination, document: Document) -> int:
     if UNFINISHED in there:
         begun = tuple(Delete(root, recursive=True) for root in ROOTS if root in there)
     elif there:
-        raise TransferError("this coordinator is not empty: it holds " + ", ".join(sorted(there)))
+        raise TransferError(
+            f"this coordinator is not empty: it holds {len(there)} nodes, {min(there)} among them"
+        )
     _done(coordination.write_now([*begun, Create(UNFINISHED, b"")]))
     first = coordination.read_now([UNFINISHED])[UNFINISHED].created_at
     if first <= document.last_number:
