@@ -60,6 +60,14 @@ def test_lines_come_back_as_they_went_in(cluster: Cluster, topic: str) -> None:
     assert done.stdout.splitlines() == ["0[]plain", "1[]", "2[k1]v1", "3[k2]v:2", "4[]night ☾"]
 
 
+@pytest.mark.parametrize("command", ["produce", "consume"])
+def test_a_partition_that_is_not_there(cluster: Cluster, topic: str, command: str) -> None:
+    cluster.create_topic(topic, partitions=2)
+    done = cluster.try_to(command, topic, "--partition", "2", stdin=b"a\n")
+    assert (done.returncode, done.stdout) == (1, "")
+    assert done.stderr == f"replog {command}: topic '{topic}' has no partition 2 (it has 2)\n"
+
+
 def test_a_line_that_is_too_large_keeps_no_other_back(cluster: Cluster, topic: str) -> None:
     cluster.create_topic(topic, partitions=1)
     lines = b"before\n" + b"x" * 3_000_000 + b"\nafter\n"

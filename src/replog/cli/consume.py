@@ -18,7 +18,7 @@ from replog.cli.options import (
     partition_number,
     positive,
 )
-from replog.cli.produce import require_topic
+from replog.cli.produce import require_partition, require_topic
 from replog.cli.target import CALL_TIMEOUT_S, bootstrap_servers
 from replog.cli.traffic import client_library, log_end
 
@@ -65,11 +65,7 @@ def consume(arguments: Arguments) -> int:
     begin = _begin(library, arguments.offset)
     partitions = require_topic(arguments)
     if arguments.partition is not None:
-        if arguments.partition not in partitions:
-            raise Failure(
-                f"topic {arguments.topic!r} has no partition {arguments.partition} "
-                f"(it has {len(partitions)})"
-            )
+        require_partition(arguments, partitions)
         partitions = [arguments.partition]
     client = library.Consumer(
         {

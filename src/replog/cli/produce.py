@@ -60,7 +60,7 @@ def produce_options(parser: Parser) -> None:
 def produce(arguments: Arguments) -> int:
     """Write stdin to the topic; 1 when any record was refused."""
     library = client_library()
-    require_topic(arguments)
+    require_partition(arguments, require_topic(arguments))
     largest = _largest_batch(arguments)
     client = library.Producer(
         {
@@ -111,6 +111,15 @@ def require_topic(arguments: Arguments) -> list[int]:
     if found.error_code and unfit:
         raise Failure(f"topic {name!r}: {explain(found.error_code)}")
     return sorted(partition.partition_index for partition in found.partitions)
+
+
+def require_partition(arguments: Arguments, partitions: list[int]) -> None:
+    """Raises Failure when a partition is named that is not among these."""
+    if arguments.partition is not None and arguments.partition not in partitions:
+        raise Failure(
+            f"topic {arguments.topic!r} has no partition {arguments.partition} "
+            f"(it has {len(partitions)})"
+        )
 
 
 def _largest_batch(arguments: Arguments) -> int:
