@@ -36,6 +36,7 @@ up: $(VENV)/.tools ## install, start three brokers in the background, say where 
 	@echo "from here          make down"
 
 down: ## stop the brokers that `make up` started; their data stays
+	@test -x $(REPLOG) || { echo "nothing was started from here: 'make up' does that"; exit 1; }
 	@$(REPLOG) down $(if $(DATA),--data "$(DATA)")
 
 test: $(VENV)/.dev ## run all tests (less than eight minutes on two cores)
