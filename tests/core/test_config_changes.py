@@ -2,8 +2,15 @@
 
 import pytest
 
-from replog.core.config_changes import Alteration, AlterOp, ConfigChange, altered, check_form
-from replog.model.config import BrokerConfig
+from replog.core.config_changes import (
+    Alteration,
+    AlterOp,
+    ConfigChange,
+    altered,
+    check_form,
+    check_together,
+)
+from replog.model.config import BrokerConfig, ConfigError
 from replog.model.config_resources import ResourceType
 from replog.model.errors import ErrorCode, Refused
 
@@ -105,6 +112,17 @@ def test_settings_that_are_not_named_stay_unless_all_are_replaced() -> None:
         (OF_BROKER, "1", (f"{OF_LISTENER}.ssl.client.auth", "x", SET), INVALID, "one of none"),
         (OF_BROKER, "1", (f"{OF_LISTENER}.sasl.login.class", "x", SET), INVALID, "no plug-ins"),
         (OF_BROKER, "", (f"{OF_LISTENER}.ssl.keystore.type", "x", SET), INVALID, "each of them"),
+        (OF_BROKER, "1", ("ssl.cipher.suites", "a,", SET), INVALID, "items"),
+        (OF_BROKER, "1", ("sasl.enabled.mechanisms", "", APPEND), INVALID, "items"),
+        (OF_BROKER, "1", ("log.cleanup.policy", "compact,compact", SET), INVALID, "items"),
+        (METRICS, "s", ("metrics", "a,", SET), CONFIG, "items"),
+        (METRICS, "s", ("match", "client_id=a=b", SET), CONFIG, "NAME=PATTERN"),
+        (GROUP, "g", ("streams.rack.aware.assignment.tags", "a,a", SET), CONFIG, "items"),
+        (OF_BROKER, "1", ("max.connections", "0", SET), INVALID, "at least 1"),
+        (OF_BROKER, "1", (f"{OF_LISTENER}.max.connections", "0", SET), INVALID, "at least 1"),
+        (OF_BROKER, "1", ("max.connections.per.ip", "0", SET), INVALID, "at least 1"),
+        (OF_BROKER, "1", ("log.retention.ms", "0", SET), INVALID, "-1 or 1"),
+        (OF_BROKER, "1", ("log.cleaner.threads", "0", SET), INVALID, "it is 1 now"),
         (METRICS, "s", ("match", "client_id=a", APPEND), CONFIG, "not a list"),
         (GROUP, "g", ("streams.rack.aware.assignment.tags", "a", APPEND), CONFIG, "not a list"),
         (GROUP, "g", ("share.auto.offset.reset", "x", SET), CONFIG, "by_duration"),
@@ -124,6 +142,8 @@ def test_what_is_refused_says_why(
 @pytest.mark.parametrize(
     ("name", "alteration"),
     [
+        ("1", ("ssl.client.auth", "required", SET)),
+        ("1", ("config.providers", "a,a", SET)),
         ("1", ("metric.reporters", "org.apache.kafka.common.metrics.JmxReporter", SET)),
         ("1", ("replica.alter.log.dirs.io.max.bytes.per.second", "9", SET)),
         ("1", (f"{OF_LISTENER}.ssl.keystore.password", "x", SET)),
@@ -136,6 +156,34 @@ def test_what_is_refused_says_why(
 def test_what_a_broker_takes(name: str, alteration: tuple[str, str | None, int]) -> None:
     key, value, _ = alteration
     assert altered(change(OF_BROKER, name, alteration), {}, BROKER) == {key: value}
+
+
+def test_nobody_connects_but_those_who_are_named() -> None:
+    named = BrokerConfig({"node.id": "1", "max.connections.per.ip.overrides": "::1:5"})
+    none_else = change(OF_BROKER, "1", ("max.connections.per.ip", "0", SET))
+    assert altered(none_else, {}, named) == {"max.connections.per.ip": "0"}
+
+
+@pytest.mark.parametrize(
+    ("settings", "fault"),
+    [
+        ({"group.share.assignment.interval.ms": "15001"}, "group.share.max.assignment.interval.ms"),
+        ({"log.local.retention.ms": "604800001"}, "at most 604800000"),
+        ({"log.local.retention.ms": "-1"}, "at most 604800000"),
+        ({"log.local.retention.ms": "-1", "log.retention.ms": "-1"}, ""),
+        ({"log.local.retention.bytes": "5"}, ""),
+        ({"log.local.retention.bytes": "5", "log.remote.copy.lag.bytes": "6"}, "at most 5"),
+        ({"log.retention.ms": "9", "log.remote.copy.lag.ms": "10"}, "at most 9"),
+        ({"log.retention.ms": "-1", "log.remote.copy.lag.ms": "10"}, ""),
+    ],
+)
+def test_settings_that_have_to_do_with_each_other(settings: dict[str, str], fault: str) -> None:
+    config = BrokerConfig({"node.id": "1"}, dynamic=settings)
+    if fault:
+        with pytest.raises(ConfigError, match=fault):
+            check_together(config)
+    else:
+        check_together(config)
 
 
 def test_replacing_all_settings_of_all_brokers_keeps_their_min_isr() -> None:

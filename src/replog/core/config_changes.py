@@ -14,11 +14,13 @@ from replog.model.config import BrokerConfig, ConfigError, topic_value, validate
 from replog.model.config_open import OPEN_PREFIXES, base_name
 from replog.model.config_resources import ResourceType
 from replog.model.config_table import BROKER, CLIENT_METRICS, GROUP, TOPIC, ConfigKey
-from replog.model.config_values import OutOfRange, UnknownName, known_key, parse_value
+from replog.model.config_values import OutOfRange, UnknownName, Value, known_key, parse_value
 from replog.model.errors import ErrorCode, Refused
 
 MIN_ISR = "min.insync.replicas"
 ALL_BROKERS = ""
+FOR_EVER = -1  # of retention
+_AS_LONG_AS_ALL = -2  # of retention on a broker's own disks
 
 # Kafka changes these while a broker runs; here the listeners are those of the start.
 _AT_START = ("listeners", "listener.security.protocol.map")
@@ -30,7 +32,6 @@ _OF_ALL_BROKERS = ("max.connection.creation.rate", "max.connections", "num.netwo
 # What belongs to one listener: its name goes before, as in listener.name.internal.ssl.key.password.
 _OF_ONE_LISTENER = (
     "principal.builder.class",
-    "ssl.client.auth",
     "ssl.engine.factory.class",
     "ssl.key.password",
     "ssl.keystore.",
@@ -41,16 +42,23 @@ _PLUG_INS = ("metric.reporters",)
 _POOLS = frozenset(
     (
         "background.threads",
+        "log.cleaner.threads",
         "num.io.threads",
         "num.network.threads",
         "num.recovery.threads.per.data.dir",
         "num.replica.fetchers",
         "remote.log.manager.copier.thread.pool.size",
         "remote.log.manager.expiration.thread.pool.size",
+        "remote.log.manager.follower.thread.pool.size",
         "remote.log.reader.threads",
     )
 )
 
+# Nobody could connect. A broker may begin so.
+_PER_ADDRESS = "max.connections.per.ip"  # nothing, unless some are named
+_NOT_NOTHING = ("max.connection.creation.rate", "max.connections", _PER_ADDRESS)
+# Lists in which anything goes.
+_ANY_ITEMS = ("config.providers",)
 # Whose lists can be appended to. Kafka looks for no others.
 _WITH_LISTS = (ResourceType.TOPIC, ResourceType.BROKER)
 
@@ -224,8 +232,17 @@ def _check(
             continue
         key = known_key(_TABLES[kind], name)
         value = parse_value(key, after[name])
+        _check_items(key, value, twice=kind is ResourceType.CLIENT_METRICS)
         if kind is ResourceType.GROUP:
             _check_group(key, value, broker)
+
+
+def _check_items(key: ConfigKey, value: Value, *, twice: bool = False) -> None:
+    """No item of a list is empty, or named twice, unless it may be. Raises ConfigError."""
+    if not isinstance(value, tuple) or key.name in _ANY_ITEMS:
+        return
+    if not all(value) or (len(set(value)) < len(value) and not twice):
+        raise ConfigError(f"{key.name}={','.join(value)}: items that are there, and once, expected")
 
 
 def _check_dynamic(name: str, *, for_all: bool) -> None:
@@ -258,13 +275,17 @@ def _check_broker(name: str, text: str, broker: BrokerConfig) -> None:
     value = parse_value(key, text)
     if (key.kind == "class" or key.name in _PLUG_INS) and text not in ("", key.default):
         raise ConfigError(f"{name}={text}: there are no plug-ins")
+    _check_items(key, value)
+    others = broker.str("max.connections.per.ip.overrides") if key.name == _PER_ADDRESS else None
+    if value == 0 and key.name in _NOT_NOTHING and not others:
+        raise ConfigError(f"{name}={text}: at least 1 expected")
     if key.name in _POOLS and isinstance(value, int):
         _check_pool(name, value, broker.int(key.name))
 
 
 def _check_pool(name: str, value: int, current: int) -> None:
     """Raises ConfigError."""
-    if not current // 2 <= value <= 2 * current:
+    if not max(1, current // 2) <= value <= 2 * current:
         raise ConfigError(
             f"{name}={value}: it is {current} now, and changes by half or to the double at once"
         )
@@ -298,3 +319,24 @@ def _refuse_min_isr(
         text = f"{MIN_ISR} is the same on all brokers: set the default of all, or that of a topic"
         return Refused(ErrorCode.INVALID_CONFIG, text)
     return None
+
+
+def check_together(config: BrokerConfig) -> None:
+    """What settings of a broker that runs have to do with each other. Raises ConfigError."""
+    for what in ("consumer", "share", "streams"):
+        name = f"group.{what}.assignment.interval.ms"
+        least, most = (f"group.{what}.{word}.assignment.interval.ms" for word in ("min", "max"))
+        if not config.int(least) <= config.int(name) <= config.int(most):
+            raise ConfigError(f"{name}={config.int(name)}: {least} to {most} expected")
+    for unit, kept in (
+        ("ms", config.log_retention_ms),
+        ("bytes", config.int("log.retention.bytes")),
+    ):
+        local, lag = f"log.local.retention.{unit}", f"log.remote.copy.lag.{unit}"
+        here = config.int(local)
+        if here == _AS_LONG_AS_ALL:
+            here = kept
+        if kept != FOR_EVER and (here == FOR_EVER or here > kept):
+            raise ConfigError(f"{local}={here}: at most {kept} expected, as long as all is kept")
+        if here != FOR_EVER and config.int(lag) > here:
+            raise ConfigError(f"{lag}={config.int(lag)}: at most {here} expected, {local}")

@@ -165,7 +165,7 @@ def _check_client_match(key: ConfigKey, text: str) -> None:
     """Nothing, or pairs of an attribute of clients and a regular expression (KIP-714)."""
     for item in filter(None, (part.strip() for part in text.split(","))):
         name, equals, pattern = item.partition("=")
-        if name.strip() not in _CLIENT_ATTRIBUTES or not equals:
+        if name.strip() not in _CLIENT_ATTRIBUTES or not equals or "=" in pattern:
             expected = f"a list NAME=PATTERN expected, NAME one of {', '.join(_CLIENT_ATTRIBUTES)}"
             raise _refusal(key, text, expected)
         try:
@@ -184,7 +184,8 @@ def _check_per_address(key: ConfigKey, text: str) -> None:
 
 def _check_offset_reset(key: ConfigKey, text: str) -> None:
     """Where a share group begins (KIP-932)."""
-    if text not in ("earliest", "latest") and not text.startswith("by_duration:P"):
+    value = text.strip()
+    if value not in ("earliest", "latest") and not value.startswith("by_duration:P"):
         raise _refusal(key, text, "earliest, latest or by_duration:PnDTnHnMn.nS expected")
 
 

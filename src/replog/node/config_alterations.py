@@ -18,6 +18,7 @@ from replog.core.config_changes import (
     altered,
     check_alterations,
     check_form,
+    check_together,
 )
 from replog.core.controller.state import Draft
 from replog.model.config import ConfigError
@@ -170,6 +171,7 @@ def _refuse_broker(node: Node, change: ConfigChange) -> Refused | None:
             dynamic_default=after if change.name == ALL_BROKERS else stored.get(ALL_BROKERS, {}),
         )
         config.check_cordoned()
+        check_together(config)
     except ConfigError as error:
         return Refused(ErrorCode.INVALID_REQUEST, str(error))
     return None

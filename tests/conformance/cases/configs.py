@@ -173,7 +173,42 @@ _OF_A_LISTENER: Final = (
     ("broker.id", ("5", "x")),
     ("no.such", ("1",)),
 )
-_LISTENERS: Final = [
+_GROUP_TYPES: Final = ("consumer", "share", "streams")
+# Where Kafka draws the line, and what lists may hold.
+_BOUNDS: Final = (
+    *((f"group.{g}.assignment.interval.ms", ("-1", "0", "15000", "15001")) for g in _GROUP_TYPES),
+    ("log.cleaner.backoff.ms", ("-1", "0")),
+    ("log.cleaner.io.buffer.size", ("-1", "0")),
+    ("log.cleaner.threads", ("0", "1", "2", "3")),
+    ("log.local.retention.ms", ("604800000", "604800001", "-1")),
+    ("log.local.retention.bytes", ("5", "-1")),
+    ("log.remote.copy.lag.ms", ("604800000", "604800001", "-1")),
+    ("log.remote.copy.lag.bytes", ("604800001", "-1")),
+    ("log.retention.ms", ("0", "-1", "1")),
+    ("max.connection.creation.rate", ("0", "1")),
+    ("max.connections", ("0", "1")),
+    ("max.connections.per.ip", ("0", "1")),
+    ("remote.fetch.max.wait.ms", ("0", "1")),
+    ("remote.list.offsets.request.timeout.ms", ("0", "1")),
+    ("remote.log.index.file.cache.total.size.bytes", ("0", "1")),
+    ("remote.log.manager.copy.max.bytes.per.second", ("0", "1")),
+    ("remote.log.manager.fetch.max.bytes.per.second", ("0", "1")),
+    ("remote.log.manager.follower.thread.pool.size", ("0", "1", "4", "5")),
+    ("ssl.client.auth", ("required", "none", "x")),
+    *((name, ("", ",", "a,", "a,a", "a")) for name in ("config.providers", "ssl.cipher.suites")),
+    ("sasl.enabled.mechanisms", ("", "PLAIN,", "PLAIN,PLAIN")),
+    ("sasl.kerberos.principal.to.local.rules", ("", "a,a", "a,")),
+    ("log.cleanup.policy", ("compact,compact", "compact,", "")),
+)
+_SETTINGS: Final = [
+    *(
+        Case(
+            f"incremental.broker.bounds.{config}",
+            "IncrementalAlterConfigs",
+            [change(config, value, name="1", kind=BROKER, validate=True) for value in values],
+        )
+        for config, values in _BOUNDS
+    ),
     *(
         Case(
             f"incremental.broker.listener.{config}",
@@ -199,7 +234,7 @@ _LISTENERS: Final = [
 ]
 
 _BROKERS = [
-    *_LISTENERS,
+    *_SETTINGS,
     *(
         Case(f"incremental.broker.{config}", "IncrementalAlterConfigs", _broker(config))
         for config in BROKER_NAMES
@@ -317,31 +352,46 @@ _GROUPS = [
     ),
 ]
 _LISTS_OF_OTHERS = [
-    Case(
-        f"incremental.{what}.lists",
-        "IncrementalAlterConfigs",
-        [
-            change(config, value, operation, name="<n>", kind=kind, validate=True)
-            for config, value in values.items()
-            for operation in (APPEND, SUBTRACT)
-        ],
-    )
-    for what, kind, values in (
-        (
-            "metrics",
-            METRICS,
-            {"match": "client_id=a", "metrics": "a", "interval.ms": "100", "x": "1"},
-        ),
-        (
-            "group",
-            GROUP,
-            {
-                "streams.rack.aware.assignment.tags": "a",
-                "consumer.session.timeout.ms": "50000",
-                "x": "1",
-            },
-        ),
-    )
+    *(
+        Case(
+            f"incremental.items.{config}",
+            "IncrementalAlterConfigs",
+            [change(config, value, name="<n>", kind=kind, validate=True) for value in values],
+        )
+        for kind, config, values in (
+            (METRICS, "match", (",", "client_id=a,", "client_id=a,client_id=a", "client_id=a=b")),
+            (METRICS, "metrics", (",", "a,", "a,a", "a")),
+            (GROUP, "streams.rack.aware.assignment.tags", (",", "a,", "a,a", "a")),
+            (GROUP, "share.auto.offset.reset", (" latest", "latest ", "LATEST")),
+        )
+    ),
+    *(
+        Case(
+            f"incremental.{what}.lists",
+            "IncrementalAlterConfigs",
+            [
+                change(config, value, operation, name="<n>", kind=kind, validate=True)
+                for config, value in values.items()
+                for operation in (APPEND, SUBTRACT)
+            ],
+        )
+        for what, kind, values in (
+            (
+                "metrics",
+                METRICS,
+                {"match": "client_id=a", "metrics": "a", "interval.ms": "100", "x": "1"},
+            ),
+            (
+                "group",
+                GROUP,
+                {
+                    "streams.rack.aware.assignment.tags": "a",
+                    "consumer.session.timeout.ms": "50000",
+                    "x": "1",
+                },
+            ),
+        )
+    ),
 ]
 _METRICS = [
     alter(
