@@ -27,6 +27,8 @@ from replog.runtime.coordination.zk_sessions import SESSIONS, SessionRow, may_ex
 from replog.runtime.coordination.zk_tree import MULTI_BYTES_MAX
 from replog.runtime.coordination.zookeeper import ZooKeeperCoordination
 
+FROZEN_MS = 120_000  # twice the `stall_ms` of a door
+
 
 @pytest.fixture
 def link(ensemble: Ensemble) -> Iterator[LossyLink]:
@@ -114,6 +116,7 @@ def test_a_process_that_starts_again_buries_its_predecessor(
     )
     stranger = zookeeper_backend.door(2, process="another@boot")
     stranger.write(Create("/brokers/ids/2", b"", ephemeral=True))
+    _freeze(first)  # or it would begin anew, and bury its successor in turn
     second = zookeeper_backend.door(1, process="folder@boot")
     assert set(second.read("/brokers/ids", CONTROLLER)) == {"/brokers/ids", "/brokers/ids/2"}
     first.wait(SessionEnded)  # it lives after all: it can write no more under that session
@@ -139,11 +142,7 @@ def test_suspicion_ends_half_of_all_sessions_at_the_most(
     for n, door in enumerate(doors, 1):
         door.write(Create(f"/brokers/ids/{n}", b"", ephemeral=True))
     tree = _tree(doors[0])
-    # The process of the second is frozen: it can't begin another session.
-    doors[1].coordination.loop_turned = lambda: None  # type: ignore[method-assign]
-    frozen = doors[1].coordination
-    assert isinstance(frozen, ZooKeeperCoordination)
-    frozen._loop_turned_ms -= 120_000
+    _freeze(doors[1])
     assert zk_sessions.expire(tree, names[1], "silent", names[0])
     assert set(doors[0].read("/brokers/ids")) == {
         "/brokers/ids",
@@ -154,7 +153,7 @@ def test_suspicion_ends_half_of_all_sessions_at_the_most(
     doors[1].wait(SessionEnded)
     row = json.loads(doors[0].read(SESSIONS)[f"{SESSIONS}/{names[1]}"].data)
     assert row["expired"] == "silent"
-    frozen._loop_turned_ms += 120_000
+    _thaw(doors[1])
     doors[1].wait(SessionStarted)
     assert doors[1].session not in names
 
@@ -229,9 +228,24 @@ def test_a_broker_whose_loop_stands_still_begins_no_session(
     assert door.events.empty()
 
 
+def _freeze(door: Door) -> None:
+    """Its process seems to have stood still for long: it can't begin another session."""
+    coordination = _of_zookeeper(door)
+    coordination.loop_turned = lambda: None  # type: ignore[method-assign]
+    coordination._loop_turned_ms -= FROZEN_MS
+
+
+def _thaw(door: Door) -> None:
+    _of_zookeeper(door)._loop_turned_ms += FROZEN_MS
+
+
+def _of_zookeeper(door: Door) -> ZooKeeperCoordination:
+    assert isinstance(door.coordination, ZooKeeperCoordination)
+    return door.coordination
+
+
 def _tree(door: Door):  # type: ignore[no-untyped-def]
     """For a test that plays another broker, by this door's client."""
-    assert isinstance(door.coordination, ZooKeeperCoordination)
-    tree = door.coordination._tree
+    tree = _of_zookeeper(door)._tree
     assert tree is not None
     return tree
