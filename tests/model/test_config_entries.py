@@ -41,7 +41,7 @@ def test_every_layer_of_a_topics_value_in_the_order_in_which_it_counts() -> None
     assert synonyms(found) == [
         ("max.message.bytes", "1", TOPIC),
         ("message.max.bytes", "2", OWN),
-        ("message.max.bytes", "3", ALL),
+        ("message.max.bytes", " 3 ", ALL),
         ("message.max.bytes", "4", FILE),
         ("message.max.bytes", "1048588", DEFAULT),
     ]
@@ -67,7 +67,7 @@ def test_values_of_a_broker() -> None:
     entries = {found.key.name: found for found in broker_entries(broker)}
     assert (entries["num.partitions"].value, entries["num.partitions"].source) == ("1", FILE)
     assert synonyms(entries["num.partitions"]) == [
-        ("num.partitions", "1", FILE),
+        ("num.partitions", "01", FILE),
         ("num.partitions", "1", DEFAULT),
     ]
     assert entries["delete.topic.enable"].value == "true"
@@ -137,10 +137,10 @@ def test_rates_of_throttles_are_shown_while_they_are_set() -> None:
     assert synonyms(entry(broker_entries(during), name)) == [(name, "9", FILE)]
 
 
-def test_what_is_set_for_all_brokers() -> None:
-    broker = BrokerConfig({"node.id": "1"}, dynamic_default={"min.insync.replicas": "2"})
+def test_what_is_set_for_all_brokers_is_shown_as_it_was_given() -> None:
+    broker = BrokerConfig({"node.id": "1"}, dynamic_default={"min.insync.replicas": " 2"})
     assert [(e.key.name, e.value, e.source) for e in dynamic_default_entries(broker)] == [
-        ("min.insync.replicas", "2", ALL)
+        ("min.insync.replicas", " 2", ALL)
     ]
     assert list(dynamic_default_entries(BrokerConfig({"node.id": "1"}))) == []
 
@@ -169,6 +169,18 @@ def test_what_a_group_sets_itself_comes_first() -> None:
         ("group.consumer.session.timeout.ms", "50000", FILE),
         ("group.consumer.session.timeout.ms", "45000", DEFAULT),
     ]
+
+
+def test_what_a_list_names_twice_is_shown_once() -> None:
+    overrides = {
+        "cleanup.policy": "delete, compact,delete",
+        "leader.replication.throttled.replicas": "0:1,0:1",
+    }
+    entries = {
+        e.key.name: e.value for e in topic_entries(BrokerConfig({"node.id": "1"}), overrides)
+    }
+    assert entries["cleanup.policy"] == "delete,compact"
+    assert entries["leader.replication.throttled.replicas"] == "0:1,0:1"
 
 
 def test_a_broken_override_is_shown_as_it_stands() -> None:

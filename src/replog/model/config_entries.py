@@ -123,7 +123,7 @@ def broker_entries(broker: BrokerConfig) -> Iterator[ConfigEntry]:
         synonyms = _broker_synonyms(broker, name)
         if name in SHOWN_WHEN_SET and not synonyms:
             continue
-        value = synonyms[0].value if synonyms else _shown(key, broker.text(name))
+        value = _shown(key, synonyms[0].value if synonyms else broker.text(name))
         source = synonyms[0].source if synonyms else ConfigSource.DEFAULT
         yield ConfigEntry(key, value, source, tuple(synonyms))
 
@@ -133,7 +133,7 @@ def dynamic_default_entries(broker: BrokerConfig) -> Iterator[ConfigEntry]:
     source = ConfigSource.DYNAMIC_DEFAULT_BROKER
     for name, text in broker.dynamic_default.items():
         key = broker_key(name)
-        value = _shown(key, text)
+        value = _as_given(key, text)
         yield ConfigEntry(key, value, source, (ConfigSynonym(name, value, source),))
 
 
@@ -145,7 +145,8 @@ def group_entries(broker: BrokerConfig, own: Mapping[str, str]) -> Iterator[Conf
             synonyms = [ConfigSynonym(name, key.default, ConfigSource.DEFAULT)]
         if name in own:
             synonyms.insert(0, ConfigSynonym(name, _shown(key, own[name]), ConfigSource.GROUP))
-        yield ConfigEntry(key, synonyms[0].value, synonyms[0].source, tuple(synonyms))
+        value = _shown(key, synonyms[0].value)
+        yield ConfigEntry(key, value, synonyms[0].source, tuple(synonyms))
 
 
 def client_metrics_entries(own: Mapping[str, str]) -> Iterator[ConfigEntry]:
@@ -175,7 +176,7 @@ def _broker_synonyms(broker: BrokerConfig, name: str) -> list[ConfigSynonym]:
         (ConfigSource.DEFAULT, _default),
     )
     found = [
-        ConfigSynonym(member, _shown(broker_key(member), text), source)
+        ConfigSynonym(member, _as_given(broker_key(member), text), source)
         for source, lookup in layers
         for member in family
         if (text := lookup(member)) is not None
@@ -187,6 +188,11 @@ def _broker_synonyms(broker: BrokerConfig, name: str) -> list[ConfigSynonym]:
 
 def _default(name: str) -> str | None:
     return None if name in SHOWN_WHEN_SET else broker_key(name).default
+
+
+def _as_given(key: ConfigKey, text: str | None) -> str | None:
+    """So brokers show each place where a value is set; nothing of a secret."""
+    return None if is_sensitive(key) else text
 
 
 def _shown(key: ConfigKey, text: str | None) -> str | None:

@@ -80,8 +80,8 @@ def parse_value(key: ConfigKey, text: str | None) -> Value:
 
 
 def value_text(key: ConfigKey, text: str | None) -> str | None:
-    """A valid `text` in the form in which tools show it: `TRUE` as `true`, ` 10` as `10`, and
-    numbers as Java shows them."""
+    """A valid `text` in the form in which tools show it: `TRUE` as `true`, ` 10` as `10`, `a, a` as
+    `a`, and numbers as Java shows them."""
     value = parse_value(key, text)
     if isinstance(value, bool):
         return "true" if value else "false"
@@ -90,7 +90,7 @@ def value_text(key: ConfigKey, text: str | None) -> str | None:
     if isinstance(value, float):
         return _number_text(value)
     if isinstance(value, tuple):
-        return ",".join(value)
+        return ",".join(value if key.check == "throttled" else dict.fromkeys(value))
     return value
 
 

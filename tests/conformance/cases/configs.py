@@ -227,6 +227,8 @@ _SETTINGS: Final = [
     _kept("number", "listener.name.<x>.max.connection.creation.rate", " 5"),
     _kept("password", "listener.name.<x>.ssl.keystore.password", "secret"),
     _kept("jaas", "listener.name.<x>.scram-sha-256.sasl.jaas.config", "a b required c=d;"),
+    _kept("as.given", "num.recovery.threads.per.data.dir", " 03"),
+    _kept("twice", "config.providers", "a, a"),
     _kept("unknown", "listener.name.<x>.no.such", "1"),
     _kept("plugin", "rsm.config.<x>", "1"),
     _kept("leader.rate", "leader.replication.throttled.rate", "1000000000"),

@@ -212,6 +212,18 @@ _ALTER = [
         ),
         versions=(1,),
     ),
+    alter(
+        "shown.twice",
+        *(
+            step
+            for config, value in (
+                ("cleanup.policy", "delete, compact,delete"),
+                ("leader.replication.throttled.replicas", "0:1,0:1"),
+            )
+            for step in (change(config, value), describe(config))
+        ),
+        versions=(1,),
+    ),
     alter("nothing", changes([]), Ask("IncrementalAlterConfigs", {"resources": []})),
     alter(
         "resource.twice",
