@@ -7,8 +7,10 @@ from tests.node.lone import WALL_MS, Lone, batch, record, topic_id
 
 from replog.log import checkpoints
 from replog.log.disk import DiskFull
+from replog.log.files import PARTITION_METADATA
 from replog.model.errors import ErrorCode
 from replog.model.ids import TopicPartition
+from replog.model.inputs import StopRequested
 from replog.node.partitions import OPENED_PER_STEP, OPENING_PAUSE_MS
 
 
@@ -96,6 +98,32 @@ def test_a_high_watermark_over_what_a_power_cut_took_is_forgotten_at_once() -> N
     del log.data[-1:]
     lone.restart(clean=False)
     assert checkpoints.read(lone.disk, checkpoints.HIGH_WATERMARKS)[0][tp] == 2
+
+
+@pytest.mark.parametrize("what", ["folder", "id"])
+def test_a_log_that_somebody_took_away_is_told_of(what: str) -> None:
+    made = Lone()
+    for name in "ab":
+        made.topic(name, record(1))
+        made.produce(name, batch(b"v"))
+    made.step(StopRequested())
+    for name in made.disk.list("a-0") if what == "folder" else [PARTITION_METADATA]:
+        made.disk.remove(f"a-0/{name}")
+    made.restart("a", "b", clean=False)
+    (told,) = [text for text in made.reports if "has lost logs" in text]
+    assert told.endswith("committed there: a-0")
+
+
+def test_a_log_of_a_topic_that_was_deleted_is_not_missed() -> None:
+    made = Lone()
+    for name in "ab":
+        made.topic(name, record(1))
+        made.produce(name, batch(b"v"))
+    made.partition("a").folder.lower_high_watermarks()
+    made.node.cluster.remove_topic("a")
+    made.node.partitions.apply([], [("a", made.partition("a").topic_id)])
+    made.restart("b")
+    assert not [text for text in made.reports if "has lost logs" in text]
 
 
 def test_a_log_that_has_rotted_is_left_alone_by_every_later_start() -> None:

@@ -186,6 +186,8 @@ class LogFolder:
             ]
             self._report_left_alone(foreign)
             self._unopened = {opening.tp for opening in self._openings}
+            if marker is not None:
+                self._report_gone()
         except DiskError as error:
             self._openings.clear()
             self.failed(error)
@@ -235,6 +237,16 @@ class LogFolder:
                 self._node.report(
                     Level.WARNING, f"{self.path} has {what}, left alone: {', '.join(names)}"
                 )
+
+    def _report_gone(self) -> None:
+        """Logs that were closed in good order and are gone: they begin empty, and may lead."""
+        gone = {tp for tp, mark in self._high_watermarks.items() if mark} - self._unopened
+        if gone:
+            self._node.report(
+                Level.ERROR,
+                f"{self.path} has lost logs that were closed in it, with what was committed there: "
+                + ", ".join(sorted(map(str, gone))),
+            )
 
     def _is_ours(self, name: str, *, clean: bool) -> bool:
         """False for what is no business of ours; a log is going to be opened."""
