@@ -285,7 +285,7 @@ def _check_broker(name: str, text: str, broker: BrokerConfig) -> None:
 
 def _check_pool(name: str, value: int, current: int) -> None:
     """Raises ConfigError."""
-    if not max(1, current // 2) <= value <= 2 * current:
+    if not max(1, current // 2) <= value <= max(1, 2 * current):
         raise ConfigError(
             f"{name}={value}: it is {current} now, and changes by half or to the double at once"
         )
