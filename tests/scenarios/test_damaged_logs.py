@@ -1,7 +1,7 @@
 """Batches that rot below the recovery point: who reads them finds it, who has them mends it."""
 
 import pytest
-from tests.node.moving import T0, create, members, move, produce, state
+from tests.node.moving import T0, create, elect, members, move, produce, state
 from tests.node.town import Town
 from tests.scenarios.stage import (
     a_town,
@@ -154,6 +154,29 @@ def test_the_only_one_in_sync_leads_on_with_what_is_sound(town: Town) -> None:
     town.run_until(lambda: members(town, U0)[0] == 2)
     town.run_until(lambda: isr(town, U0) == [0, 1, 2] and alike(town, 0, 1, 2, tp=U0))
     assert values(town, 1, U0) == [*VALUES, b"four", b"five"]
+
+
+@pytest.mark.scenario(89)
+def test_a_log_that_was_taken_away_does_not_have_the_others_cut_theirs(town: Town) -> None:
+    """Its broker was stopped last, in good order: an empty log of its own would lead."""
+    create(town, "u", [1, 2], min__insync__replicas="1")
+    for value in VALUES:
+        assert produce(town, value, U0) is ErrorCode.NONE
+    town.run_until(lambda: isr(town, U0) == [1, 2])
+    for broker in (2, 1):
+        town.stop(broker)
+        town.run_until(lambda gone=broker: gone not in members(town, U0)[1][1:])
+    assert members(town, U0) == (-1, [1], [])
+    town.disks[1].remove_tree(str(U0))
+    town.start(1, 2)
+    town.run_until(lambda: "u" in town.node(2).cluster.topics)
+    town.run(3_000)
+    assert members(town, U0) == (-1, [1], []), "it is brought back, or somebody decides"
+    assert any("u-0 can't be opened" in line for line in town.reports)
+    assert values(town, 2, U0) == VALUES
+    assert elect(town, 0, kind=1, topic="u") == [ErrorCode.NONE]
+    town.run_until(lambda: isr(town, U0) == [1, 2] and alike(town, 1, 2, tp=U0))
+    assert consumed(town, 2, 0, U0) == VALUES
 
 
 @pytest.mark.scenario(21)

@@ -81,9 +81,11 @@ class LogFolder:
         self._closings: list[Closing] = []
         self.count = 0  # partitions in it, claimed or not: a new one goes where there are fewest
         self.unclaimed: dict[TopicPartition, OpenedLog] = {}
-        # Logs that are there and were not opened. What is known of them stays known: without its
-        # recovery point a log that has rotted would be cut as one that was not flushed.
+        # Logs that were not opened. What is known of them stays known: without its recovery point a
+        # log that has rotted would be cut as one that was not flushed.
         self._unopened: set[TopicPartition] = set()
+        # Of these, those that were closed in good order with records in them, and are not there.
+        self.gone: set[TopicPartition] = set()
         # As the last process left them:
         self._recovery_points: dict[TopicPartition, int] = {}
         self._high_watermarks: dict[TopicPartition, int] = {}
@@ -187,7 +189,9 @@ class LogFolder:
             self._report_left_alone(foreign)
             self._unopened = {opening.tp for opening in self._openings}
             if marker is not None:
-                self._report_gone()
+                held = {tp for tp, mark in self._high_watermarks.items() if mark}
+                self.gone = held - self._unopened
+                self._unopened |= self.gone
         except DiskError as error:
             self._openings.clear()
             self.failed(error)
@@ -238,16 +242,6 @@ class LogFolder:
                     Level.WARNING, f"{self.path} has {what}, left alone: {', '.join(names)}"
                 )
 
-    def _report_gone(self) -> None:
-        """Logs that were closed in good order and are gone: they begin empty, and may lead."""
-        gone = {tp for tp, mark in self._high_watermarks.items() if mark} - self._unopened
-        if gone:
-            self._node.report(
-                Level.ERROR,
-                f"{self.path} has lost logs that were closed in it, with what was committed there: "
-                + ", ".join(sorted(map(str, gone))),
-            )
-
     def _is_ours(self, name: str, *, clean: bool) -> bool:
         """False for what is no business of ours; a log is going to be opened."""
         if name.endswith(DELETED_FOLDER_SUFFIX):
@@ -282,6 +276,7 @@ class LogFolder:
             self._all_opened = False
         opened = opening.opened()
         self._unopened.discard(opening.tp)
+        self.gone.discard(opening.tp)
         return opened
 
     def high_watermark(self, tp: TopicPartition) -> int:

@@ -131,6 +131,16 @@ class ReplicaLogs:
 
     def _folder_of(self, tp: TopicPartition, record: PartitionRecord) -> LogFolder | str:
         """Where a replica without an open log is or goes, or why it can be nowhere."""
+        is_new = record.leader_epoch == 0 and record.partition_epoch == 0
+        relied_on = self._node.broker_id in {*record.isr, *record.elr, *record.last_known_elr}
+        # It may be elected for what it has: an empty log must not stand for that.
+        must_be_there = relied_on and not is_new
+        bereft = [folder.path for folder in self.folders if tp in folder.gone]
+        if bereft and must_be_there:
+            return (
+                f"it was closed in good order in {bereft[0]}, and is gone: bring it back and start "
+                "this broker again, or let another replica lead (replog elect --unclean)"
+            )
         usable = [folder for folder in self.folders if folder.online]
         for folder in usable:
             if folder.disk.exists(str(tp)):
@@ -142,10 +152,7 @@ class ReplicaLogs:
             if folder.state is FolderState.FAILED
             or (folder.state is FolderState.FULL and folder.disk.exists(str(tp)))
         ]
-        is_new = record.leader_epoch == 0 and record.partition_epoch == 0
-        relied_on = {*record.isr, *record.elr, *record.last_known_elr}
-        if holders and not is_new and self._node.broker_id in relied_on:
-            # It may be elected for what it has: an empty log must not stand for that.
+        if holders and must_be_there:
             return f"it may be in {holders[0].path}, which can't be used: {holders[0].reason}"
         if not usable:
             return "no log folder takes new partitions"
