@@ -139,7 +139,8 @@ class ReplicaLogs:
         if bereft and must_be_there:
             return (
                 f"it was closed in good order in {bereft[0]}, and is gone: bring it back and start "
-                "this broker again, or let another replica lead (replog elect --unclean)"
+                "this broker again, or let another replica lead (replog elect --unclean); a topic "
+                "that has no other has to be deleted"
             )
         usable = [folder for folder in self.folders if folder.online]
         for folder in usable:
