@@ -240,9 +240,10 @@ def test_a_folder_that_can_not_be_made_is_named() -> None:
 def test_a_folder_without_a_cluster_and_a_damaged_one(tmp_path: Path) -> None:
     with pytest.raises(ClusterError, match="there is no cluster in"):
         LocalCluster.load(tmp_path)
-    (tmp_path / "cluster.json").write_text("{")
-    with pytest.raises(ClusterError, match="is damaged"):
-        LocalCluster.load(tmp_path)
+    for text in ("", "{", "[]", '{"members": [1]}', '{"members": [], "settings": 3}'):
+        (tmp_path / "cluster.json").write_text(text)
+        with pytest.raises(ClusterError, match=r"cluster\.json is damaged: remove it, and start"):
+            LocalCluster.load(tmp_path)
 
 
 def test_a_broker_that_ends_while_it_is_waited_for_is_quoted(tmp_path: Path) -> None:

@@ -165,8 +165,10 @@ def read_meta(disk: Disk) -> MetaProperties | None:
         return MetaProperties(
             fields["cluster.id"], node_id, disk_format, fields.get("directory.id", "")
         )
-    except (ValueError, KeyError) as error:
-        raise WrongFolder(f"{META_PROPERTIES} can't be understood: {error!r}") from None
+    except KeyError as error:
+        raise WrongFolder(f"{META_PROPERTIES} is damaged: it has no {error.args[0]}") from None
+    except ValueError as error:
+        raise WrongFolder(f"{META_PROPERTIES} is damaged: {error}") from None
 
 
 def check_folder(disk: Disk, *, cluster_id: str, node_id: int) -> MetaProperties | None:

@@ -36,14 +36,17 @@ def read_plan(data_dir: Path) -> Plan:
     path = data_dir / PLAN_FILE
     try:
         found = json.loads(path.read_text())
-        members = tuple(Member(m["broker_id"], m["port"]) for m in found["members"])
-        return Plan(members, dict(found["settings"]), found["version"])
+        members = tuple(Member(int(m["broker_id"]), int(m["port"])) for m in found["members"])
+        return Plan(members, dict(found["settings"]), str(found["version"]))
     except FileNotFoundError as error:
         raise ClusterError(f"there is no cluster in {data_dir}") from error
     except OSError as error:
         raise ClusterError(f"{path} can't be read: {error.strerror}") from error
     except (ValueError, KeyError, TypeError) as error:
-        raise ClusterError(f"{path} is damaged: {error!r}") from error
+        raise ClusterError(
+            f"{path} is damaged: remove it, and start the cluster with the --brokers, "
+            "--port and --set that it had; all data stays"
+        ) from error
 
 
 def write_plan(data_dir: Path, plan: Plan) -> None:

@@ -152,7 +152,9 @@ def from_json(text: str) -> Document:
         nodes = {str(path): _data(value) for path, value in found["nodes"].items()}
         document = Document(nodes, int(found["last_number"]))
     except (ValueError, KeyError, TypeError, AttributeError) as error:
-        raise TransferError(f"this is no export of a coordinator: {error!r}") from error
+        raise TransferError(
+            "this is no export of a coordinator: what 'replog coordinator export' wrote is expected"
+        ) from error
     _check_paths(list(nodes))
     return document
 
