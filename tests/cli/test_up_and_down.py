@@ -87,6 +87,8 @@ def test_in_the_foreground_a_signal_stops_all(tmp_path: Path, number: signal.Sig
         stderr=subprocess.PIPE,
         text=True,
         env={**os.environ, "XDG_DATA_HOME": str(tmp_path)},
+        # Whoever runs the tests in the background of a script has its children ignore SIGINT.
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
     )
     assert process.stdout is not None and process.stderr is not None
     with process.stdout, process.stderr:
