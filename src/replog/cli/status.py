@@ -84,7 +84,7 @@ class Overview:
         if behind:
             return f"{behind} partitions have fewer in-sync replicas than assigned"
         if self.troubles.damaged:
-            return f"{len(self.troubles.damaged)} logs are damaged"
+            return f"{len(self.troubles.damaged)} logs are not sound"
         if unusable := [folder for folder in self.troubles.folders if not folder.usable]:
             return f"{len(unusable)} log folders can't be written to"
         if self.troubles.coordinator_away_s:
@@ -172,7 +172,7 @@ def _print(overview: Overview, form: str) -> None:
     for folder in overview.troubles.folders:
         print("\n" + _about(folder))
     for log in overview.troubles.damaged:
-        print(f"\nthe log of {log.partition} on broker {log.broker} is damaged: {log.reason}")
+        print(f"\nlog of {log.partition} on broker {log.broker} not sound: {log.reason}")
     if away := overview.troubles.coordinator_away_s:
         brokers_away = ", ".join(f"{broker} ({s:.0f} s)" for broker, s in sorted(away.items()))
         print(

@@ -9,6 +9,7 @@ soon as another one has caught up. A damaged log is told of until this broker ma
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from replog.model.errors import ErrorCode
@@ -65,6 +66,12 @@ class OfflineReplicas:
         """Why a replica could not be opened; None for any other."""
         found = self._unopened.get(tp)
         return None if found is None else found[1].reason
+
+    def of_themselves(self) -> Iterator[tuple[TopicPartition, str]]:
+        """Replicas that could not be opened though their folder is in order, and why."""
+        for tp, (_, why) in self._unopened.items():
+            if not why.folder_failed:
+                yield tp, why.reason
 
     def trouble(self) -> None:
         """A partition went offline, or a folder did."""

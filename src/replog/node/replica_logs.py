@@ -31,10 +31,12 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Unopened:
-    """Why a replica has no log. `damaged`: there is one, and it is none that can be read."""
+    """Why a replica has no log. `damaged`: there is one, and it is none that can be read;
+    `folder_failed`: it is the same for all in a log folder."""
 
     reason: str
     damaged: bool = False
+    folder_failed: bool = False
 
 
 class ReplicaLogs:
@@ -90,18 +92,19 @@ class ReplicaLogs:
         found = self._claim(tp, topic.topic_id)
         if found is None:
             folder = self._folder_of(tp, record)
-            if isinstance(folder, str):
-                node.report(Level.ERROR, f"{tp} can't be opened: {folder}")
-                return Unopened(folder)
+            if isinstance(folder, Unopened):
+                node.report(Level.ERROR, f"{tp} can't be opened: {folder.reason}")
+                return folder
             try:
                 if topic_id_of(folder.disk, str(tp)) is None:  # a power cut may leave such a one
                     folder.forget(tp)
                 log, producers = folder.open_log(tp, topic.topic_id, log_config(config))
             except (DiskError, LogCorrupt) as error:
                 node.report(Level.ERROR, f"{tp} can't be opened: {error}")
-                if isinstance(error, DiskError):
-                    folder.failed(error)
-                return Unopened(str(error), damaged=isinstance(error, LogCorrupt))
+                if isinstance(error, LogCorrupt):
+                    return Unopened(str(error), damaged=True)
+                folder.failed(error)
+                return Unopened(str(error), folder_failed=True)
             folder.count += 1
         else:
             folder, log, producers = found
@@ -129,7 +132,7 @@ class ReplicaLogs:
             folder.set_aside(found[0])
         return None
 
-    def _folder_of(self, tp: TopicPartition, record: PartitionRecord) -> LogFolder | str:
+    def _folder_of(self, tp: TopicPartition, record: PartitionRecord) -> LogFolder | Unopened:
         """Where a replica without an open log is or goes, or why it can be nowhere."""
         is_new = record.leader_epoch == 0 and record.partition_epoch == 0
         relied_on = self._node.broker_id in {*record.isr, *record.elr, *record.last_known_elr}
@@ -137,7 +140,7 @@ class ReplicaLogs:
         must_be_there = relied_on and not is_new
         bereft = [folder.path for folder in self.folders if tp in folder.gone]
         if bereft and must_be_there:
-            return (
+            return Unopened(
                 f"it was closed in good order in {bereft[0]}, and is gone: bring it back and start "
                 "this broker again, or let another replica lead (replog elect --unclean); a topic "
                 "that has no other has to be deleted"
@@ -154,9 +157,10 @@ class ReplicaLogs:
             or (folder.state is FolderState.FULL and folder.disk.exists(str(tp)))
         ]
         if holders and must_be_there:
-            return f"it may be in {holders[0].path}, which can't be used: {holders[0].reason}"
+            reason = f"it may be in {holders[0].path}, which can't be used: {holders[0].reason}"
+            return Unopened(reason, folder_failed=True)
         if not usable:
-            return "no log folder takes new partitions"
+            return Unopened("no log folder takes new partitions", folder_failed=True)
         free = [folder for folder in usable if not self.is_cordoned(folder)]
         return min(free or usable, key=lambda folder: folder.count)
 

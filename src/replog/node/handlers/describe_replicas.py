@@ -8,7 +8,7 @@ not been caught up (ms, 0 while it holds all that the leader has; -1: never yet)
 adds how many elections may have lost committed records: unclean ones, and those after a power cut
 of all who were in sync (-1 from others). Log folders are told of that are not in order: full,
 failed, or with folders in them that belong to no topic any more. So are logs that are damaged, and
-not yet begun anew.
+not yet begun anew, or gone from a folder that is in order.
 """
 
 from __future__ import annotations
@@ -80,12 +80,17 @@ def describe(node: Node, message: DescribeReplicasRequest) -> DescribeReplicasRe
             if not folder.online or folder.strays
         ],
         damaged_logs=[
-            DescribedDamagedLog(topic=p.tp.topic, index=p.tp.partition, reason=p.damage.reason)
-            for p in sorted(node.partitions.all(), key=lambda p: p.tp)
-            if p.damage is not None
+            DescribedDamagedLog(topic=tp.topic, index=tp.partition, reason=reason)
+            for tp, reason in sorted(_damaged(node))
         ],
         topics=list(topics.values()),
     )
+
+
+def _damaged(node: Node) -> Iterator[tuple[TopicPartition, str]]:
+    """Logs that are in trouble by themselves, and why."""
+    yield from ((p.tp, p.damage.reason) for p in node.partitions.all() if p.damage is not None)
+    yield from node.partitions.offline.of_themselves()
 
 
 def _asked(node: Node, message: DescribeReplicasRequest) -> Iterator[TopicPartition]:
