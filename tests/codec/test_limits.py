@@ -2,6 +2,7 @@
 
 import struct
 import tracemalloc
+from collections.abc import Callable
 
 import pytest
 
@@ -11,6 +12,7 @@ from replog.model.messages import APIS, Api, Message
 from replog.model.messages.create_topics import CreateTopicsRequest
 from replog.model.messages.describe_groups import DescribeGroupsRequest
 from replog.model.messages.fetch import FetchRequest
+from replog.model.messages.forward import ForwardRequest
 from replog.model.messages.group_records import GroupMetadataValue
 from replog.model.messages.metadata import MetadataRequest, MetadataResponse
 from replog.model.messages.offset_fetch import OffsetFetchRequest
@@ -240,3 +242,30 @@ def test_encoding_a_length_that_the_version_cannot_say() -> None:
         encode_bytes(long, 8)
     longest = MetadataResponse(cluster_id="x" * 0x7FFF)
     assert decode(MetadataResponse, 8, encode_bytes(longest, 8))[0] == longest
+
+
+@pytest.mark.parametrize(
+    ("version", "begin", "length", "byte", "longest"),
+    [
+        (5, b"\2", compact, b"a", 32_767),
+        (5, b"\2", compact, b"\xff", 10_922),
+        (2, int32(1), int16, b"\xff", 10_922),
+    ],
+)
+def test_a_string_that_could_not_be_told_on(
+    version: int, begin: bytes, length: Callable[[int], bytes], byte: bytes, longest: int
+) -> None:
+    """Compact ones end where the others do; each byte that is no UTF-8 becomes three."""
+
+    def groups(size: int) -> DescribeGroupsRequest:
+        body = begin + length(size) + byte * size + bytes(2)
+        return decode(DescribeGroupsRequest, version, body)[0]
+
+    assert encode_bytes(groups(longest), 2)
+    with pytest.raises(MalformedMessage, match=r"a string of 3276[89] bytes"):
+        groups(longest + 1)
+
+
+def test_what_brokers_tell_each_other_has_strings_of_any_length() -> None:
+    message = ForwardRequest(client_id="a" * 40_000)
+    assert decode(ForwardRequest, 0, encode_bytes(message, 0))[0] == message

@@ -8,9 +8,9 @@ from replog.core.config_changes import (
     ConfigChange,
     altered,
     check_form,
-    check_together,
+    contradictions,
 )
-from replog.model.config import BrokerConfig, ConfigError
+from replog.model.config import BrokerConfig
 from replog.model.config_resources import ResourceType
 from replog.model.errors import ErrorCode, Refused
 
@@ -19,6 +19,7 @@ SET, DELETE, APPEND, SUBTRACT = AlterOp
 TOPIC, OF_BROKER, GROUP = ResourceType.TOPIC, ResourceType.BROKER, ResourceType.GROUP
 METRICS = ResourceType.CLIENT_METRICS
 OF_LISTENER = "listener.name.internal"
+PER_HOST = "max.connections.per.ip.overrides"
 INVALID, CONFIG = ErrorCode.INVALID_REQUEST, ErrorCode.INVALID_CONFIG
 
 
@@ -94,14 +95,14 @@ def test_settings_that_are_not_named_stay_unless_all_are_replaced() -> None:
         (METRICS, "s", ("interval.ms", "1", SET), INVALID, "100 to 3600000"),
         (METRICS, "s", ("no.such", "1", SET), INVALID, "unknown"),
         (METRICS, "s", ("interval.ms", "x", SET), CONFIG, "a whole number"),
-        (METRICS, "s", ("match", "client_id=[", SET), CONFIG, "no pattern"),
+        (METRICS, "s", ("match", "client_id=[", SET), CONFIG, "has no pattern"),
         (METRICS, "s", ("match", "host=a", SET), CONFIG, "NAME=PATTERN"),
         (TOPIC, "t", ("cleanup.policy", "", APPEND), CONFIG, "compact, delete"),
         (OF_BROKER, "1", ("ssl.key.password", "x", SET), INVALID, "listener.name.NAME"),
         (OF_BROKER, "1", ("num.io.threads", "3", SET), INVALID, "it is 8 now"),
         (OF_BROKER, "", ("background.threads", "21", SET), INVALID, "it is 10 now"),
         (OF_BROKER, "1", ("metric.reporters", "x.Y", SET), INVALID, "no plug-ins"),
-        (OF_BROKER, "1", ("max.connections.per.ip.overrides", "h", SET), INVALID, "HOST:NUMBER"),
+        (OF_BROKER, "1", (PER_HOST, "h", SET), INVALID, "HOST:NUMBER"),
         (OF_BROKER, "", ("cordoned.log.dirs", "*", SET), INVALID, "from broker to broker"),
         (OF_BROKER, "1", ("no.such", "x", APPEND), CONFIG, "unknown"),
         (OF_BROKER, "1", ("listener.name.a.ssl.cipher.suites", "x", APPEND), CONFIG, "unknown"),
@@ -127,6 +128,10 @@ def test_settings_that_are_not_named_stay_unless_all_are_replaced() -> None:
         (GROUP, "g", ("streams.rack.aware.assignment.tags", "a", APPEND), CONFIG, "not a list"),
         (GROUP, "g", ("share.auto.offset.reset", "x", SET), CONFIG, "by_duration"),
         (GROUP, "g", ("share.isolation.level", "x", SET), CONFIG, "read_committed"),
+        (METRICS, "s", ("match", "client_id=a{99999999999}", SET), CONFIG, "has no pattern"),
+        (METRICS, "s", ("match", f"client_id={'(' * 9999}", SET), CONFIG, "has no pattern"),
+        (OF_BROKER, "1", (PER_HOST, f"h:{'1' * 5000}", SET), INVALID, "HOST:NUMBER"),
+        (OF_BROKER, "1", ("ssl.cipher.suites", "a" * 32_768, APPEND), INVALID, "too long"),
     ],
 )
 def test_what_is_refused_says_why(
@@ -178,12 +183,30 @@ def test_nobody_connects_but_those_who_are_named() -> None:
     ],
 )
 def test_settings_that_have_to_do_with_each_other(settings: dict[str, str], fault: str) -> None:
-    config = BrokerConfig({"node.id": "1"}, dynamic=settings)
-    if fault:
-        with pytest.raises(ConfigError, match=fault):
-            check_together(config)
-    else:
-        check_together(config)
+    found = list(contradictions(BrokerConfig({"node.id": "1"}, dynamic=settings)))
+    assert bool(found) is bool(fault)
+    assert not fault or fault in found[0]
+
+
+@pytest.mark.parametrize(
+    "stored",
+    [
+        {"retention.ms": "many", "no.such": "1"},
+        {"min.compaction.lag.ms": "9", "max.compaction.lag.ms": "5"},
+        {"remote.storage.enable": "true", "min.insync.replicas": "0"},
+    ],
+)
+def test_what_an_earlier_release_stored_keeps_no_other_setting_from_changing(
+    stored: dict[str, str],
+) -> None:
+    other = change(TOPIC, "t", ("segment.ms", "5", SET))
+    assert altered(other, stored, BROKER) == {**stored, "segment.ms": "5"}
+    wrong = change(TOPIC, "t", ("segment.ms", "x", SET))
+    assert isinstance(altered(wrong, stored, BROKER), Refused)
+    first, second = stored
+    assert altered(change(TOPIC, "t", (first, None, DELETE)), stored, BROKER) == {
+        second: stored[second]
+    }
 
 
 def test_replacing_all_settings_of_all_brokers_keeps_their_min_isr() -> None:

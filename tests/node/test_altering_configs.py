@@ -7,7 +7,7 @@ from tests.node.town import Town
 
 from replog.core.controller import stored
 from replog.model.config_resources import ResourceType
-from replog.model.coordination import SetData
+from replog.model.coordination import Create, SetData
 from replog.model.errors import ErrorCode
 from replog.model.ids import TopicPartition
 from replog.model.messages import alter_configs as replaced
@@ -278,3 +278,31 @@ def test_what_a_hand_broke_in_the_coordinator_is_reported_and_passed_over(town: 
     town.run_until(lambda: any("max.connections=many" in line for line in town.reports))
     assert town.node(2).config.max_connections == 8192
     assert town.node(2).config.message_max_bytes == 9
+
+
+@pytest.mark.parametrize("layer", ["", "2"])
+def test_what_is_not_taken_any_more_keeps_no_other_setting_from_changing(
+    town: Town, layer: str
+) -> None:
+    """An earlier release stored it."""
+    settings = {
+        "log.retention.ms": "0",
+        "ssl.client.auth": "perhaps",
+        "log.local.retention.bytes": "9",
+        "log.retention.bytes": "5",
+    }
+    path = stored.config_path(BROKER, layer)
+    kept = {"min.insync.replicas": "1"} if not layer else {}
+    operation = SetData if path in town.tree.nodes else Create
+    town.tree.write(None, [operation(path, stored.encode_configs({**kept, **settings}))])
+    town.kill(0)
+    town.run(3_000)
+    town.run_until(lambda: any("log.retention.ms=0" in line for line in town.reports))
+    for name in ("", "2"):
+        assert alter(town, BROKER, name, message__max__bytes="9999")[0] is ErrorCode.NONE
+    error, text = alter(town, BROKER, layer, log__local__retention__bytes="10")
+    assert error is ErrorCode.INVALID_REQUEST and "log.local.retention.bytes=10" in str(text)
+    for gone in ("log__retention__ms", "log__local__retention__bytes", "ssl__client__auth"):
+        assert alter(town, BROKER, layer, **{gone: None})[0] is ErrorCode.NONE
+    left = {"log.retention.bytes": "5", "message.max.bytes": "9999"}
+    assert node_of(town, path) == {**kept, **left}

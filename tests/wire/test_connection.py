@@ -38,6 +38,7 @@ from replog.wire import (
     parse_request,
 )
 from replog.wire.connection import ELEMENTS_MAX, PLAIN_REQUEST_MAX
+from replog.wire.headers import read_request_header
 
 
 def frame_of(parts: list[Any]) -> bytes:
@@ -225,6 +226,14 @@ def test_unusual_frames_that_are_fine(frame: str, client_id: str | None) -> None
     request = parse_request(bytes.fromhex(frame))
     assert request.client_id == client_id
     assert isinstance(request.message, MetadataRequest)
+
+
+def test_a_client_id_that_could_not_be_told_on() -> None:
+    """Each byte that is no UTF-8 becomes three."""
+    begin = bytes.fromhex("0003 0000 00000001")
+    read_request_header(begin + (10_922).to_bytes(2) + b"\xff" * 10_922)
+    with pytest.raises(MalformedMessage, match="a string of 32769 bytes"):
+        read_request_header(begin + (10_923).to_bytes(2) + b"\xff" * 10_923)
 
 
 @pytest.mark.parametrize("text", ["474554202f20485454502f312e310d0a0d0a", "ff" * 40, "16030100"])

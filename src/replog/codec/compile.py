@@ -10,7 +10,8 @@ from replog.codec.errors import MalformedMessage, UnencodableMessage
 from replog.codec.layout import has_records, layout_of
 from replog.codec.primitives import ANY_NUMBER, Buffer
 from replog.codec.source import Source
-from replog.model.messages import Message
+from replog.model.messages import Message, Request
+from replog.model.messages.base import OWN_APIS_FROM
 from replog.model.records import FileRange
 
 M = TypeVar("M", bound=Message)
@@ -97,7 +98,9 @@ def prepare(cls: type[Message], version: int) -> None:
 def _compile_decoder(cls: type[Message], version: int) -> _Decoder:
     layout = layout_of(cls, version)
     views = has_records(layout)
-    source = write_decoder(layout, f"{cls.__name__} v{version}", views)
+    # What brokers tell each other may hold settings of any length: they were checked before.
+    bounded = issubclass(cls, Request) and cls.API_KEY < OWN_APIS_FROM
+    source = write_decoder(layout, f"{cls.__name__} v{version}", views, bounded=bounded)
     found: _Decoder = (source.function(), memoryview if views else bytes, source)
     _decoders[cls, version] = found
     return found

@@ -17,8 +17,10 @@ from replog.codec.errors import MalformedMessage
 from replog.codec.layout import Item, Layout, element_size_min
 from replog.codec.primitives import (
     FORMATS,
+    LONG_TEXT,
     SIZES,
     continue_uvarint,
+    text,
     unpackers,
 )
 from replog.codec.source import Source
@@ -26,19 +28,21 @@ from replog.codec.source import Source
 SHORT_ARRAY = 9  # arrays of fewer numbers have an unpacker of their own
 
 
-def write_decoder(layout: Layout, file: str, views: bool) -> Source:
-    """The source of the decoder; `views` says that the buffer will be a memoryview."""
+def write_decoder(layout: Layout, file: str, views: bool, *, bounded: bool = False) -> Source:
+    """The source of the decoder; `views` says that the buffer will be a memoryview, `bounded` that
+    strings end where those of the protocol do."""
     source = Source(
         file,
         "decode(b, p, e, left)",
         {
             "Malformed": MalformedMessage,
             "new": object.__new__,
+            "text": text,
             "more": continue_uvarint,
             "unpack_from": struct.unpack_from,
         },
     )
-    _Writer(source, views).struct(layout, "v0", 0)
+    _Writer(source, views, bounded).struct(layout, "v0", 0)
     source.line("return v0, p")
     return source
 
@@ -46,9 +50,10 @@ def write_decoder(layout: Layout, file: str, views: bool) -> Source:
 class _Writer:
     """Keeps the run of fixed fields that is not written yet: (format, where it goes)."""
 
-    def __init__(self, source: Source, views: bool) -> None:
+    def __init__(self, source: Source, views: bool, bounded: bool) -> None:
         self.source = source
         self.views = views
+        self.bounded = bounded
         self.run: list[tuple[str, str]] = []
 
     def struct(self, layout: Layout, var: str, depth: int) -> None:
@@ -137,7 +142,7 @@ class _Writer:
         line = self.source.line
         self.length(flexible, "h" if item.kind == "string" else "i")
         empty = "n == 1" if flexible else "n == 0"
-        piece = "b[p:q].tobytes()" if self.views else "b[p:q]"
+        piece = raw = "b[p:q].tobytes()" if self.views else "b[p:q]"
         if item.kind == "string":
             piece += ".decode('utf-8', 'replace')"
         elif item.kind == "records":
@@ -148,6 +153,9 @@ class _Writer:
                 with self.source.block("if q > e:"):
                     line("raise Malformed(f'length {n - 1} with {e - p} bytes left')")
             line(f"{target} = {piece}")
+            if item.kind == "string" and self.bounded:
+                with self.source.block(f"if n > {LONG_TEXT}:"):
+                    line(f"{target} = text({raw})")
             line("p = q")
         with self.source.block(f"elif {empty}:"):
             nothing = {"string": "''", "bytes": "b''", "records": "b[p:p]"}[item.kind]

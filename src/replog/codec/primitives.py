@@ -23,12 +23,25 @@ FORMATS: Final = {
 SIZES: Final = {kind: struct.calcsize(">" + code) for kind, code in FORMATS.items()}
 
 LENGTH_MAX: Final = 0x7FFFFFFF  # lengths and counts are int32 on the wire, compact ones as well
+STRING_BYTES_MAX: Final = 0x7FFF  # compact ones end there as well: Kafka takes no longer ones
+LONG_TEXT: Final = STRING_BYTES_MAX // 3  # below it no string grows too long by being decoded
 ANY_NUMBER: Final = LENGTH_MAX  # of elements, where bytes come from somebody who is trusted
 HEADER_TAGS_MAX: Final = 1_000  # tagged fields that nobody knows: clients send none
 _VARINT_SHIFT_MAX: Final = 28  # a fifth byte is the last
 
 # Varints of one byte, ready made.
 ONE_BYTE: Final = tuple(bytes((n,)) for n in range(128))
+
+
+def text(data: Buffer) -> str:
+    """A string from outside, in UTF-8, that can be told on and stored: not longer than any string
+    may be, with what stands for each byte that is no UTF-8. Raises MalformedMessage."""
+    found = str(data, "utf-8", "replace")
+    if len(data) > LONG_TEXT:
+        size = len(found.encode())
+        if size > STRING_BYTES_MAX:
+            raise MalformedMessage(f"a string of {size} bytes")
+    return found
 
 
 def uvarint(value: int) -> bytes:

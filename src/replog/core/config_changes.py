@@ -5,7 +5,7 @@ a request on, and the controller asks again with what is stored then.
 """
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 from enum import IntEnum
 
@@ -19,6 +19,7 @@ from replog.model.errors import ErrorCode, Refused
 
 MIN_ISR = "min.insync.replicas"
 ALL_BROKERS = ""
+VALUE_BYTES_MAX = 0x7FFF  # no string of the protocol is longer: nobody could be told
 FOR_EVER = -1  # of retention
 _AS_LONG_AS_ALL = -2  # of retention on a broker's own disks
 
@@ -169,8 +170,8 @@ def altered(
     refused = _refuse_lists(change)
     if refused is not None:
         return refused
-    after = _merged(kind, change, current, broker)
     try:
+        after = _merged(kind, change, current, broker)
         _check(kind, change, after, broker)
     except ConfigError as error:
         return Refused(_error_of(kind, error), str(error))
@@ -200,6 +201,8 @@ def _merged(
             else:
                 items = [item for item in items if item not in given]
             value = ",".join(items)
+            if len(value.encode()) > VALUE_BYTES_MAX:
+                raise ConfigError(f"{name}: a list of {len(value.encode())} bytes: too long")
         after[name] = value
     return after
 
@@ -221,7 +224,11 @@ def _check(
 ) -> None:
     """Raises ConfigError for settings that can't hold."""
     if kind is ResourceType.TOPIC:
-        fault = validate_topic_configs(after)
+        named = {alteration.name for alteration in change.alterations}
+        others = {name: text for name, text in after.items() if name not in named}
+        # What an earlier release stored, and this one does not take, keeps no other from changing.
+        judged = after if validate_topic_configs(others) is None else _only(named, after)
+        fault = validate_topic_configs(judged)
         if fault is not None:
             raise fault
         return
@@ -235,6 +242,10 @@ def _check(
         _check_items(key, value, twice=kind is ResourceType.CLIENT_METRICS)
         if kind is ResourceType.GROUP:
             _check_group(key, value, broker)
+
+
+def _only(names: Collection[str], settings: Mapping[str, str]) -> dict[str, str]:
+    return {name: text for name, text in settings.items() if name in names}
 
 
 def _check_items(key: ConfigKey, value: Value, *, twice: bool = False) -> None:
@@ -321,13 +332,13 @@ def _refuse_min_isr(
     return None
 
 
-def check_together(config: BrokerConfig) -> None:
-    """What settings of a broker that runs have to do with each other. Raises ConfigError."""
+def contradictions(config: BrokerConfig) -> Iterator[str]:
+    """What settings of a broker that runs have to do with each other, where they can't be so."""
     for what in ("consumer", "share", "streams"):
         name = f"group.{what}.assignment.interval.ms"
         least, most = (f"group.{what}.{word}.assignment.interval.ms" for word in ("min", "max"))
         if not config.int(least) <= config.int(name) <= config.int(most):
-            raise ConfigError(f"{name}={config.int(name)}: {least} to {most} expected")
+            yield f"{name}={config.int(name)}: {least} to {most} expected"
     for unit, kept in (
         ("ms", config.log_retention_ms),
         ("bytes", config.int("log.retention.bytes")),
@@ -337,6 +348,6 @@ def check_together(config: BrokerConfig) -> None:
         if here == _AS_LONG_AS_ALL:
             here = kept
         if kept != FOR_EVER and (here == FOR_EVER or here > kept):
-            raise ConfigError(f"{local}={here}: at most {kept} expected, as long as all is kept")
+            yield f"{local}={here}: at most {kept} expected, as long as all is kept"
         if here != FOR_EVER and config.int(lag) > here:
-            raise ConfigError(f"{lag}={config.int(lag)}: at most {here} expected, {local}")
+            yield f"{lag}={config.int(lag)}: at most {here} expected, {local}"

@@ -1,6 +1,7 @@
 """How the text of one configuration becomes a value, and when it is refused."""
 
 import contextlib
+import math
 import re
 from collections.abc import Callable, Mapping
 from decimal import Decimal
@@ -25,6 +26,8 @@ _DECIMAL = re.compile(r"([+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?)[fFdD]?", re.
 _HEXADECIMAL = re.compile(
     r"([+-]?0[xX](?:[0-9a-fA-F]+\.?|[0-9a-fA-F]*\.[0-9a-fA-F]+)[pP][+-]?\d+)[fFdD]?", re.ASCII
 )
+_SHOWN_MAX = 1_000  # characters of a value that is refused
+_DIGITS_MAX = 10  # of a number of connections. Python reads no number that has thousands.
 # Numbers from the first on, and below the second, are shown without an exponent.
 _PLAIN_FROM, _PLAIN_BELOW = 1e-3, 1e7
 
@@ -119,6 +122,8 @@ def _number(key: ConfigKey, text: str) -> float:
 
 
 def _number_text(number: float) -> str:
+    if math.isinf(number):  # 1e999 is one for Java, too
+        return "Infinity" if number > 0 else "-Infinity"
     if number == 0 or _PLAIN_FROM <= abs(number) < _PLAIN_BELOW:
         return repr(number)
     mantissa, _, exponent = f"{Decimal(repr(number)).normalize():E}".partition("E")
@@ -170,15 +175,15 @@ def _check_client_match(key: ConfigKey, text: str) -> None:
             raise _refusal(key, text, expected)
         try:
             re.compile(pattern)
-        except re.error as error:
-            raise _refusal(key, text, f"{pattern!r} is no pattern: {error}") from error
+        except (re.error, OverflowError, RecursionError) as error:  # a{9999999999}, ((((((((
+            raise _refusal(key, text, f"{name.strip()} has no pattern: {error}") from error
 
 
 def _check_per_address(key: ConfigKey, text: str) -> None:
     """Nothing, or pairs of an address and a number."""
     for item in filter(None, (part.strip() for part in text.split(","))):
         host, _, number = item.rpartition(":")
-        if not host or not number.isdecimal():
+        if not host or not number.isdecimal() or len(number) > _DIGITS_MAX:
             raise _refusal(key, text, "a list HOST:NUMBER,HOST:NUMBER expected")
 
 
@@ -199,5 +204,7 @@ _RULES: Mapping[str, Callable[[ConfigKey, str], None]] = {
 
 def _refusal(key: ConfigKey, text: str, expectation: str) -> ConfigError:
     # A secret must not end up in a log or in an answer.
-    shown = "..." if key.kind == "password" else text
+    shown = "" if key.kind == "password" else text[:_SHOWN_MAX]
+    if shown != text:
+        shown += "..."
     return ConfigError(f"{key.name}={shown}: {expectation}")

@@ -188,12 +188,21 @@ RETRIABLE: frozenset[ErrorCode] = frozenset(
 )
 
 
+# Characters of the text of a refusal: strings of the protocol end at 32,767 bytes.
+REFUSAL_LENGTH_MAX = 4_096
+
+
 @dataclass(frozen=True, slots=True)
 class Refused:
     """A request, or a part of one, that is not carried out."""
 
     error: ErrorCode
     message: str | None = None
+
+    def __post_init__(self) -> None:
+        """What clients sent may be quoted in the text, and be as long as any string of theirs."""
+        if self.message is not None and len(self.message) > REFUSAL_LENGTH_MAX:
+            object.__setattr__(self, "message", f"{self.message[:REFUSAL_LENGTH_MAX]}...")
 
 
 class InvariantBroken(Exception):

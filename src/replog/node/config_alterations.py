@@ -18,7 +18,7 @@ from replog.core.config_changes import (
     altered,
     check_alterations,
     check_form,
-    check_together,
+    contradictions,
 )
 from replog.core.controller.state import Draft
 from replog.model.config import ConfigError
@@ -29,6 +29,7 @@ from replog.model.inputs import Received
 from replog.model.messages import Message
 from replog.model.messages import alter_configs as replaced
 from replog.model.messages import incremental_alter_configs as altered_each
+from replog.node.dynamic_config import usable
 from replog.node.handlers.admin import AdminCall
 from replog.node.handlers.create_topics import when_told
 
@@ -167,14 +168,17 @@ def _refuse_broker(node: Node, change: ConfigChange) -> Refused | None:
         return after
     try:
         config = node.config.with_dynamic(
-            dynamic=after if change.name == own else stored.get(own, {}),
-            dynamic_default=after if change.name == ALL_BROKERS else stored.get(ALL_BROKERS, {}),
+            dynamic=usable(after if change.name == own else stored.get(own, {})),
+            dynamic_default=usable(
+                after if change.name == ALL_BROKERS else stored.get(ALL_BROKERS, {})
+            ),
         )
         config.check_cordoned()
-        check_together(config)
     except ConfigError as error:
         return Refused(ErrorCode.INVALID_REQUEST, str(error))
-    return None
+    before = set(contradictions(node.config))  # an earlier release may have taken them
+    new = next((fault for fault in contradictions(config) if fault not in before), None)
+    return None if new is None else Refused(ErrorCode.INVALID_REQUEST, new)
 
 
 def _execute(

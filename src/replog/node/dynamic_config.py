@@ -47,7 +47,8 @@ class DynamicConfig:
         self._seen = (own, default)
         try:
             after = before.with_dynamic(
-                dynamic=self._usable(own), dynamic_default=self._usable(default)
+                dynamic=usable(own, self._passed_over),
+                dynamic_default=usable(default, self._passed_over),
             )
         except ConfigError as error:  # only a hand in the coordinator can store what is not valid
             node.report(Level.ERROR, f"the settings in the coordinator are not taken: {error}")
@@ -59,17 +60,8 @@ class DynamicConfig:
             node.controlling.submit(_judge_again, lambda error: None)
         return True
 
-    def _usable(self, layer: Mapping[str, str]) -> dict[str, str]:
-        """What of `layer` can hold; the rest is reported."""
-        usable = {}
-        for name, text in layer.items():
-            try:
-                if not name.startswith(OPEN_PREFIXES):
-                    parse_value(known_key(BROKER, name), text)
-                usable[name] = text
-            except ConfigError as error:
-                self._node.report(Level.ERROR, f"a setting in the coordinator is ignored: {error}")
-        return usable
+    def _passed_over(self, error: ConfigError) -> None:
+        self._node.report(Level.ERROR, f"a setting in the coordinator is ignored: {error}")
 
     def _report(self, before: BrokerConfig, after: BrokerConfig) -> None:
         names = {**before.dynamic, **before.dynamic_default, **after.dynamic}
@@ -81,6 +73,22 @@ class DynamicConfig:
         ]
         for change in changes[:REPORTED_MAX]:
             self._node.report(Level.INFO, f"configuration: {change}")
+
+
+def usable(
+    layer: Mapping[str, str], passed_over: Callable[[ConfigError], None] = lambda error: None
+) -> dict[str, str]:
+    """What of `layer` can hold; `passed_over` is told of the rest. A hand in the coordinator can
+    store it, and a release of Replog that took it."""
+    held = {}
+    for name, text in layer.items():
+        try:
+            if not name.startswith(OPEN_PREFIXES):
+                parse_value(known_key(BROKER, name), text)
+            held[name] = text
+        except ConfigError as error:
+            passed_over(error)
+    return held
 
 
 def keep_min_isr(draft: Draft, config: BrokerConfig) -> None:

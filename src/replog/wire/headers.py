@@ -10,7 +10,7 @@ import struct
 from typing import Final
 
 from replog.codec import Buffer, MalformedMessage
-from replog.codec.primitives import skip_tags
+from replog.codec.primitives import skip_tags, text
 
 API_VERSIONS_KEY: Final = 18
 
@@ -32,7 +32,7 @@ def read_request_header(frame: Buffer) -> tuple[int, int, int, str | None, int]:
     end = _START.size + length
     if end > len(frame):
         raise MalformedMessage(f"client id of {length} bytes in a request of {len(frame)}")
-    client_id = str(frame[_START.size : end], "utf-8", "replace")
+    client_id = text(frame[_START.size : end])
     return api_key, version, correlation_id, client_id, end
 
 

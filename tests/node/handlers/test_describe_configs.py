@@ -170,3 +170,23 @@ def test_an_answer_does_not_grow_without_end(broker: OneBroker) -> None:
     results = broker.ask(message, DescribeConfigsResponse).results
     assert [r.error_code for r in results] == [0] * fit + [ErrorCode.INVALID_REQUEST]
     assert "fewer resources" in str(results[-1].error_message)
+
+
+@pytest.mark.parametrize("kind", [4, 8])
+def test_a_number_of_a_broker_that_has_thousands_of_digits(broker: OneBroker, kind: int) -> None:
+    result = describe(broker, kind, "1" * 5000)
+    assert result.error_code == ErrorCode.INVALID_REQUEST
+    assert describe(broker, 4, f"000{broker.node.broker_id}").error_code == 0
+
+
+def test_a_rate_without_end(broker: OneBroker) -> None:
+    name = "log.cleaner.io.max.bytes.per.second"
+    one = OneBroker(log__cleaner__io__max__bytes__per__second="1e999")
+    (config,) = describe(one, 4, str(one.node.broker_id), name).configs
+    assert config.value == "Infinity"
+
+
+def test_what_is_quoted_of_a_request_is_not_all_of_it(broker: OneBroker) -> None:
+    """The answer could be told to no client."""
+    result = describe(broker, 4, "\0" * 30_000)
+    assert result.error_message is not None and len(result.error_message) < 5_000

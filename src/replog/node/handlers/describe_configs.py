@@ -155,7 +155,8 @@ def _not_this_broker(node: Node, name: str, otherwise: str) -> Refused | None:
     """Why `name` does not mean this broker, or None when it does."""
     if not (name.isascii() and name.isdigit()):
         return Refused(ErrorCode.INVALID_REQUEST, f"broker id {name!r} is not a number")
-    if int(name) != node.broker_id:
+    # As text: Python reads no number that has thousands of digits.
+    if (name.lstrip("0") or "0") != str(node.broker_id):
         return Refused(
             ErrorCode.INVALID_REQUEST,
             f"broker {node.broker_id} was asked for broker {name}: "

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from replog.model.errors import ErrorCode
+from replog.model.errors import ErrorCode, Refused
 from replog.model.inputs import Received
 from replog.model.messages.update_features import (
     FeatureUpdateKey,
@@ -33,10 +33,9 @@ def handle(node: Node, request: Received, message: UpdateFeaturesRequest) -> Upd
     for update in message.feature_updates:
         fault = _fault(update, typed=request.version >= FIRST_VERSION_WITH_UPGRADE_TYPE)
         if fault is not None:
-            return UpdateFeaturesResponse(
-                error_code=ErrorCode.INVALID_UPDATE_VERSION,
-                error_message=f"feature {update.feature!r} is not updated: {fault}",
-            )
+            text = f"feature {update.feature!r} is not updated: {fault}"
+            refused = Refused(ErrorCode.INVALID_UPDATE_VERSION, text)
+            return UpdateFeaturesResponse(error_code=refused.error, error_message=refused.message)
     return UpdateFeaturesResponse(
         error_message=None,
         results=[UpdatableFeatureResult(feature=name, error_message=None) for name in names],
