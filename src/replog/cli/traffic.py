@@ -181,8 +181,9 @@ class Consumer(threading.Thread):
 def log_end(client: Any, place: Any, timeout_s: float) -> int:
     """End of the log at `place` (a TopicPartition) as consumers see it.
 
-    librdkafka asks again whom it asked before; while leadership moves, that may be the wrong one.
-    Raises KafkaException for what does not pass by itself, and after `timeout_s`.
+    librdkafka asks again whom it asked before; while leadership moves, that may be the wrong one,
+    and a broker may hear a moment later than others of a topic that was just made. Raises
+    KafkaException for what does not pass by itself, and after `timeout_s`.
     """
     library = client_library()
     codes = library.KafkaError
@@ -192,6 +193,9 @@ def log_end(client: Any, place: Any, timeout_s: float) -> int:
         codes.OFFSET_NOT_AVAILABLE,
         codes.FENCED_LEADER_EPOCH,
         codes.UNKNOWN_LEADER_EPOCH,
+        codes.UNKNOWN_TOPIC_OR_PART,
+        codes._UNKNOWN_TOPIC,
+        codes._UNKNOWN_PARTITION,
     )
     limit = time.monotonic() + timeout_s
     while True:
