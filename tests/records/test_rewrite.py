@@ -81,6 +81,19 @@ def test_what_is_kept_is_what_it_was(
     assert delete_horizon(iterate(again)[0]) == delete_horizon(after)
 
 
+@pytest.mark.parametrize("horizon", [None, 2**62])
+@pytest.mark.parametrize(("base", "later"), [(2**63 - 3, 5), (-(2**63) + 3, -5)])
+def test_times_whose_sum_begins_anew(base: int, later: int, horizon: int | None) -> None:
+    batch = bytearray(build_batch([Record(0, 9, b"k", None), Record(0, 9 + later, b"k", None)]))
+    batch[27:35] = base.to_bytes(8, "big", signed=True)
+    (header,) = iterate(bytes(batch))
+    payload = expand(batch, header)
+    _, second = read_records(batch)
+    smaller = rebuilt(header, payload, spans(payload, header)[1:], horizon=horizon)
+    assert list(read_records(smaller)) == [second]
+    assert iterate(smaller)[0].max_timestamp == second.timestamp
+
+
 def test_the_time_of_appending_stays() -> None:
     batch = build_batch([Record(0, 9, b"k", b"v")] * 2, attributes=LOG_APPEND_TIME_BIT)
     (header,) = iterate(batch)

@@ -351,3 +351,19 @@ def test_what_a_batch_may_expand_to_at_the_limit_and_one_past_it(codec: Compress
 
 def test_a_batch_that_is_not_compressed_does_not_expand() -> None:
     assert isinstance(check(build_batch(TWO), replace(RULES, decompressed_bytes_max=1)), list)
+
+
+@pytest.mark.parametrize("codec", [Compression.NONE, Compression.GZIP])
+@pytest.mark.parametrize(("base", "later"), [(2**63 - 3, 5), (-(2**63) + 3, -5)])
+@pytest.mark.parametrize("largest", [2**63 - 1, 0, -(2**63)])
+def test_a_time_beyond_all_fields(base: int, later: int, largest: int, codec: Compression) -> None:
+    """Kafka's sum begins anew there. Whatever becomes of the batch, it can be written and read."""
+    two = [Record(0, NOW, b"k", b"v"), Record(0, NOW + later, b"k", b"v")]
+    data = build_batch(two, compression=codec)
+    data = sealed(data, base=(">q", 27, base), largest=(">q", 35, largest))
+    rules = replace(RULES, timestamp_after_max_ms=2**63 - 1, log_append_time=False)
+    for each in (rules, replace(rules, compacted=True), RULES):
+        check(data, each)
+    assert refused(data)[0] is ErrorCode.INVALID_TIMESTAMP
+    _, second = read_records(data)
+    assert second.timestamp == (-(2**63) + 2 if later > 0 else 2**63 - 2)

@@ -32,7 +32,7 @@ from replog.records.header import (
     stamp_log_append_time,
     stamp_timestamp,
 )
-from replog.records.varint import append_varint, read_varint
+from replog.records.varint import INT64_MAX, INT64_MIN, append_varint, int64, read_varint
 
 __all__ = [
     "CONTROL_BIT",
@@ -193,6 +193,8 @@ def _read_record(
         timestamp = header.max_timestamp
     else:
         timestamp = header.base_timestamp + timestamp_delta
+        if not INT64_MIN <= timestamp <= INT64_MAX:
+            timestamp = int64(timestamp)
     return Record(header.base_offset + offset_delta, timestamp, key, value, headers), stop
 
 

@@ -31,7 +31,7 @@ from replog.records.header import (
     BatchHeader,
     Bytes,
 )
-from replog.records.varint import append_varint, read_varint
+from replog.records.varint import append_varint, int64, read_varint
 
 DELETE_HORIZON_BIT: Final = 0x40  # the base timestamp is the time at which tombstones may go
 
@@ -149,7 +149,7 @@ def rebuilt(
     if attributes & LOG_APPEND_TIME_BIT:
         max_timestamp = header.max_timestamp
     else:
-        max_timestamp = base_timestamp + max(span[3] for span in kept)
+        max_timestamp = max(int64(base_timestamp + span[3]) for span in kept)
     return _pack(
         header,
         compress(header.compression, body),
@@ -199,7 +199,7 @@ def _shifted(payload: bytes, kept: Sequence[Span], by: int) -> bytes:
         _, position = read_varint(payload, start, stop)
         body = bytearray(payload[position : position + 1])
         _, position = read_varint(payload, position + 1, stop)
-        append_varint(body, timestamp_delta + by)
+        append_varint(body, int64(timestamp_delta + by))
         body += payload[position:stop]
         append_varint(output, len(body))
         output += body

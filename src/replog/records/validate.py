@@ -33,7 +33,7 @@ from replog.records.header import (
     crc_ok,
     stamp_timestamp,
 )
-from replog.records.varint import read_varint
+from replog.records.varint import INT64_MAX, INT64_MIN, read_varint
 from replog.records.walk import check_records
 
 NO_LIMIT_MS: Final = 2**63 - 1
@@ -223,6 +223,10 @@ def _check_payload(buffer: memoryview, header: BatchHeader) -> RefusedBatch | No
     try:
         if header.count <= WALKED_RECORDS_MAX and len(payload) <= WALKED_BYTES_MAX:
             latest = header.base_timestamp + check_records(bytes(payload), header.count)
+            if not INT64_MIN <= latest <= INT64_MAX:
+                return RefusedBatch(
+                    ErrorCode.INVALID_TIMESTAMP, f"a timestamp of {latest}, which no field holds"
+                )
             if header.max_timestamp > latest and not header.log_append_time:
                 stamp_timestamp(buffer, header, max_timestamp=latest, log_append_time=False)
             return None

@@ -1,10 +1,21 @@
 """Zigzag varints, as records use them inside a batch."""
 
+from typing import Final
+
 from replog.records.errors import CorruptBatch
 
 Bytes = bytes | bytearray | memoryview
 
 _VARINT_BYTES_MAX = 10  # 64 bits in groups of seven
+
+
+INT64_MIN: Final = -(2**63)
+INT64_MAX: Final = 2**63 - 1
+
+
+def int64(number: int) -> int:
+    """`number` as a field of 64 bits shows it, and Kafka: a sum beyond its end begins anew."""
+    return (number - INT64_MIN) % 2**64 + INT64_MIN
 
 
 def read_varint(buffer: Bytes, position: int, end: int) -> tuple[int, int]:
