@@ -66,3 +66,10 @@ def test_cut_off(cut: int) -> None:
     assert not taken(payload[:-cut], 1)
     assert not taken(payload + b"\0" * cut, 1)
     assert not taken(payload, 2)
+
+
+def test_any_length_below_zero_is_null() -> None:
+    """So it is for the reader, and the docstring says it."""
+    payload = bytearray(build_batch([Record(0, 1, None, None, (("h", None),))])[HEADER_SIZE:])
+    longer = payload[1:-1] + b"\xff" * 5 + b"\x01"  # for the one byte that says -1
+    check_records(bytes([2 * len(longer)]) + longer, 1)

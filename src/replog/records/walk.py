@@ -61,9 +61,9 @@ def _check_headers(payload: bytes, position: int, stop: int) -> int:
     if not 0 <= count <= (stop - position) // 2:  # each header takes two bytes at least
         raise CorruptBatch(f"{count} headers in {stop - position} bytes")
     for _ in range(count):
-        for least in (0, -(2**31)):  # a value may be null, a name may not
+        for may_be_null in (False, True):  # a name, a value
             length, position = read_varint(payload, position, stop)
-            if not least <= length <= stop - position:
+            if length > stop - position or (length < 0 and not may_be_null):
                 raise CorruptBatch(f"{length} bytes of a header, {stop - position} are left")
             position += max(length, 0)
     return position
