@@ -3,6 +3,7 @@
 import pytest
 from tests.core.group.driver import Driver
 
+from replog.core.group.rebalance import GENERATION_MAX
 from replog.core.group.state import GroupState
 from replog.model.errors import ErrorCode
 
@@ -169,3 +170,14 @@ def test_a_group_that_is_unloaded_answers_everybody() -> None:
     assert d.synced(syncing).error is ErrorCode.NOT_COORDINATOR
     d.store()
     assert d.group.state is GroupState.DEAD, "a write that ends later wakes nobody"
+
+
+def test_generations_begin_anew() -> None:
+    """The last one can be stored by a hand, and by Kafka's tools."""
+    d = Driver()
+    (member,) = d.stable(session_ms=10_000)
+    d.group.generation = GENERATION_MAX
+    assert d.heartbeat(member, GENERATION_MAX) is NONE
+    d.wait(10_000)
+    assert d.group.state is GroupState.EMPTY
+    assert d.writes[-1].group.generation == 1

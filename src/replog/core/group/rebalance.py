@@ -25,6 +25,7 @@ from replog.model.errors import ErrorCode
 # Milliseconds until another look when time is up and nobody has joined again: static members stay
 # until their sessions end. Only a floor under the group's own rebalance timeout, which may be 0.
 POSTPONE_MS_MIN = 1000
+GENERATION_MAX = 2**31 - 1  # no message and no record has a field for a greater one
 
 
 class Rebalance:
@@ -147,7 +148,7 @@ class Rebalance:
             wait = max(self.members.rebalance_timeout_ms(), POSTPONE_MS_MIN)
             self.join_ends_at = at.now_ms + wait
             return
-        self.generation += 1
+        self.generation = self.generation + 1 if self.generation < GENERATION_MAX else 1
         if not len(self.members):
             self.protocol = None
             self.note_subscriptions()
