@@ -1,8 +1,12 @@
 """Heartbeats, leaving, and what happens to those who do neither."""
 
+from dataclasses import replace
+
 import pytest
 from tests.core.group.driver import Driver
 
+from replog.core.group.classic_group import ClassicGroup
+from replog.core.group.facts import GroupSettings
 from replog.core.group.rebalance import GENERATION_MAX
 from replog.core.group.state import GroupState
 from replog.model.errors import ErrorCode
@@ -176,7 +180,8 @@ def test_generations_begin_anew() -> None:
     """The last one can be stored by a hand, and by Kafka's tools."""
     d = Driver()
     (member,) = d.stable(session_ms=10_000)
-    d.group.generation = GENERATION_MAX
+    last = replace(d.stored[-1].group, generation=GENERATION_MAX)
+    d.group = ClassicGroup.restored("g", GroupSettings(0, 9), last, d.at())
     assert d.heartbeat(member, GENERATION_MAX) is NONE
     d.wait(10_000)
     assert d.group.state is GroupState.EMPTY
