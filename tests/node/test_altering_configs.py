@@ -288,6 +288,8 @@ def test_what_is_not_taken_any_more_keeps_no_other_setting_from_changing(
     settings = {
         "log.retention.ms": "0",
         "ssl.client.auth": "perhaps",
+        "listeners": "nowhere",
+        "broker.rack": "moved",
         "log.local.retention.bytes": "9",
         "log.retention.bytes": "5",
     }
@@ -304,5 +306,7 @@ def test_what_is_not_taken_any_more_keeps_no_other_setting_from_changing(
     assert error is ErrorCode.INVALID_REQUEST and "log.local.retention.bytes=10" in str(text)
     for gone in ("log__retention__ms", "log__local__retention__bytes", "ssl__client__auth"):
         assert alter(town, BROKER, layer, **{gone: None})[0] is ErrorCode.NONE
+    assert town.node(2).config.rack != "moved"
+    assert alter(town, BROKER, layer, listeners=None, broker__rack=None)[0] is ErrorCode.NONE
     left = {"log.retention.bytes": "5", "message.max.bytes": "9999"}
     assert node_of(town, path) == {**kept, **left}

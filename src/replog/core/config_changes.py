@@ -264,6 +264,11 @@ def _check_dynamic(name: str, *, for_all: bool) -> None:
         return
     if name.startswith(_OF_ONE_LISTENER):
         raise ConfigError(f"{name} belongs to a listener: set listener.name.NAME.{name}")
+    check_not_fixed(name)
+
+
+def check_not_fixed(name: str) -> None:
+    """Whether brokers can take a setting that they know while they run. Raises ConfigError."""
     if known_key(BROKER, name).read_only or name in _AT_START:
         raise ConfigError(
             f"{name} can't be changed while a broker runs: set it in the broker's configuration "

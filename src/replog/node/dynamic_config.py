@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING
 
+from replog.core.config_changes import check_not_fixed
 from replog.core.controller.state import Draft
 from replog.model.config import BrokerConfig, ConfigError
 from replog.model.config_entries import is_sensitive
@@ -84,6 +85,7 @@ def usable(
     for name, text in layer.items():
         try:
             if not name.startswith(OPEN_PREFIXES):
+                check_not_fixed(name)
                 parse_value(known_key(BROKER, name), text)
             held[name] = text
         except ConfigError as error:
