@@ -5,7 +5,9 @@ from tests.node.folders import fails, full, lone, state, values
 from tests.node.lone import batch
 
 from replog.log import checkpoints
-from replog.node.log_folder import MARK_RETRY_MS, FolderState
+from replog.model.inputs import StopRequested
+from replog.node.folder_doubt import MARK_RETRY_MS
+from replog.node.log_folder import FolderState
 
 
 def test_a_folder_that_failed_is_another_one_afterwards() -> None:
@@ -70,6 +72,23 @@ def test_a_folder_that_can_not_be_marked_at_once_is_marked_later(*, stops: bool)
     found = checkpoints.read_meta(made.disk)
     assert found is not None and found.directory_id != "id"
     assert values(made, "a") == [b"1"]
+
+
+@pytest.mark.parametrize("marked", [True, False])
+def test_a_disk_that_fails_while_the_folder_is_closed(*, marked: bool) -> None:
+    """The next process would read what was never written, and take it for flushed."""
+    made = lone("a")
+    checkpoints.claim_folder(made.disk, cluster_id="c", node_id=1, directory_id="id")
+    made.produce("a", batch(b"1"))
+    made.disk.before_call = fails(calls=("sync",), only=".log" if marked else "")
+    made.step(StopRequested())
+    made.disk.before_call = None
+    found = checkpoints.read_meta(made.disk)
+    assert found is not None and (found.directory_id != "id") is marked
+    told = any("replace it before the next start" in text for text in made.reports)
+    assert told is not marked
+    made.restart("a", clean=False)
+    assert values(made, "a") == ([] if marked else [b"1"])
 
 
 def test_a_full_folder_is_the_same_one_afterwards() -> None:

@@ -15,8 +15,9 @@ from replog.model.errors import ErrorCode
 from replog.model.ids import TopicPartition
 from replog.model.inputs import StopRequested
 from replog.model.messages.describe_replicas import DescribeReplicasRequest
+from replog.node.folder_doubt import MARK_RETRY_MS, MARK_TRIES
 from replog.node.handlers import describe_replicas
-from replog.node.log_folder import MARK_RETRY_MS, MARK_TRIES, FolderState
+from replog.node.log_folder import FolderState
 from replog.records.batch import iterate
 from replog.sim.mem_disk import MemDisk
 

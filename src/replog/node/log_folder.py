@@ -12,10 +12,9 @@ takes it for a replaced one. Its broker leaves ISR and ELR, and is back when it 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import suppress
 from dataclasses import dataclass
 from enum import Enum
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 from replog.log import checkpoints
 from replog.log.config import LogConfig
@@ -23,10 +22,11 @@ from replog.log.disk import Disk, DiskError, DiskFull
 from replog.log.errors import LogCorrupt
 from replog.log.files import DELETED_FOLDER_SUFFIX, STRAY_FOLDER_SUFFIX, stray_folder
 from replog.log.partition_log import PartitionLog
-from replog.model.ids import NO_EPOCH, TopicPartition, topic_id_text
+from replog.model.ids import NO_EPOCH, TopicPartition
 from replog.model.outputs import Level
 from replog.node.checkpoint_file import CheckpointFile, Written
 from replog.node.disk_jobs import run_disk_job
+from replog.node.folder_doubt import FolderDoubt
 from replog.node.log_tasks import Closing, Marks, OpenedLog, Opening, Task
 from replog.node.partition import Partition
 
@@ -35,9 +35,6 @@ if TYPE_CHECKING:
 
 # For folders whose topic, and with it `file.delete.delay.ms`, is not known any more.
 FILE_DELETE_DELAY_MS = 60_000
-# How often a broker whose last folder failed tries to mark it before it stops, and how far apart.
-MARK_TRIES: Final = 5
-MARK_RETRY_MS: Final = 1_000
 
 
 class FolderState(Enum):
@@ -67,11 +64,9 @@ class LogFolder:
         self.disk = setup.disk
         self.state = FolderState.ONLINE
         self.reason = ""  # why it is not online
-        # It failed, and a next process would trust it all the same, as it is not marked yet.
-        self.unmarked = False
-        self.settling = False  # it is going to be marked soon, or never
-        self._marking = False  # it is being marked
-        self._id_in_doubt = ""
+        self.doubt = FolderDoubt(
+            node, setup.disk, setup.path, lambda: node.partitions.folder_changed(self)
+        )
         self.strays: list[str] = []  # names of folders that belong to no topic, and are kept
         self._all_opened = True  # no log in it is as an earlier process left it
         self._all_used = True  # none is offline
@@ -124,48 +119,8 @@ class LogFolder:
             for log, _ in self.unclaimed.values():
                 log.abandon()
             if self._failed_before is None:
-                self._disown()
+                self.doubt.begin()
         self._node.partitions.folder_changed(self)
-
-    def _disown(self) -> None:
-        """See to it that what is in the folder is in doubt after a restart. A disk that refuses may
-        take it later: it is tried again for as long as the process lives."""
-        self.unmarked = self.settling = True
-        self._id_in_doubt = topic_id_text(self._node.rng.randbytes(16))
-        self._try_to_mark(tries_left=MARK_TRIES)
-
-    def _try_to_mark(self, tries_left: int) -> None:
-        node = self._node
-
-        def done(error: DiskError | None) -> None:
-            self._marking = False
-            if error is None:
-                self.unmarked = False
-            else:
-                if tries_left == MARK_TRIES:
-                    node.report(
-                        Level.ERROR,
-                        f"log folder {self.path} can't be marked as one that failed: replace it "
-                        f"before the next start, if the broker ends before it is: {error}",
-                    )
-                node.timers.call_at(
-                    node.now_ms + MARK_RETRY_MS, lambda: self._try_to_mark(max(tries_left - 1, 0))
-                )
-            if self.settling and (error is None or tries_left <= 1):
-                self.settling = False
-                node.partitions.folder_changed(self)
-
-        self._marking = True
-        run_disk_job(node, self._mark, done)
-
-    def _mark(self) -> None:
-        """Waits for the device. Raises DiskError."""
-        # First the name: a folder that has less than before and its old name is trusted.
-        try:
-            checkpoints.disown(self.disk, self._id_in_doubt)
-        except checkpoints.WrongFolder as error:
-            raise DiskError(str(error)) from error
-        self.disk.forget_cached()
 
     # ---- opening ---------------------------------------------------------------------------
 
@@ -463,10 +418,8 @@ class LogFolder:
             self._all_used = len(used) == len(inside)
             logs = [*self.unclaimed.values(), *used]
             self._closings = [Closing(log, producers) for log, producers in logs]
-        elif self.unmarked and not self._marking:
-            with suppress(DiskError):  # that has been told of
-                self._mark()
-                self.unmarked = False
+        else:
+            self.doubt.end()
         return list(self._closings)
 
     def end_close(self) -> None:
@@ -478,9 +431,9 @@ class LogFolder:
         if self.state is FolderState.FAILED:
             return
         try:
-            for closing in self._closings:
-                if closing.error is not None:
-                    raise closing.error
+            errors = [closing.error for closing in self._closings if closing.error is not None]
+            if errors:  # one that is not for want of room means more
+                raise min(errors, key=lambda error: isinstance(error, DiskFull))
             self._recovery_file.write_now()
             self._high_watermark_file.write_now()
             self._log_start_file.write_now()
@@ -492,3 +445,5 @@ class LogFolder:
                 Level.ERROR,
                 f"log folder {self.path} is not closed cleanly, the next start recovers: {error}",
             )
+            if not isinstance(error, DiskFull):
+                self.doubt.begin_at_last()

@@ -478,7 +478,7 @@ class Partitions:
                 self._take_offline(partition, folder.reason)
             else:
                 node.fetchers.remove(partition.tp)
-        if all(f.state is FolderState.FAILED and not f.settling for f in self.logs.folders):
+        if all(f.state is FolderState.FAILED and not f.doubt.settling for f in self.logs.folders):
             node.outputs.append(Stopped(f"no log folder is left: {folder.reason}", failed=True))
         self.offline.trouble()
 

@@ -98,7 +98,7 @@ class Host:
         """The operator does what the broker asked for: a folder that failed, and that a next
         process would trust, is an empty one."""
         for folder in life.node.partitions.logs.folders:
-            if folder.unmarked:
+            if folder.doubt.unmarked:
                 self._disks_ever += 1
                 self.disks[self.disks.index(cast(MemDisk, folder.disk))] = MemDisk()
                 self.timeline.note(life.now_ms, f"{folder.path} is replaced by an empty folder")
