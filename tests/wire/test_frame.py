@@ -90,12 +90,16 @@ def test_a_wrong_size_is_refused_before_anything_is_allocated(size: int) -> None
     room = buffer.writable()
     room[:4] = struct.pack(">i", size)
     buffer.wrote(4)
+    refusal = ""
     tracemalloc.start()
-    with pytest.raises(FrameError, match=str(size)):
+    try:  # pytest.raises would take memory of its own, for the pattern of what is expected
         buffer.next_frame()
+    except FrameError as error:
+        refusal = str(error)
     peak = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
-    assert peak < 1_000_000  # what pytest takes by the way, and other threads
+    assert str(size) in refusal
+    assert peak < 10_000
     assert buffer.capacity == FIRST_CAPACITY
 
 
