@@ -5,6 +5,7 @@ from collections.abc import Callable
 from typing import Any, Final
 
 from replog.codec.errors import MalformedMessage
+from replog.model.messages.base import STRING_BYTES_MAX
 
 Buffer = bytes | bytearray | memoryview
 
@@ -23,7 +24,6 @@ FORMATS: Final = {
 SIZES: Final = {kind: struct.calcsize(">" + code) for kind, code in FORMATS.items()}
 
 LENGTH_MAX: Final = 0x7FFFFFFF  # lengths and counts are int32 on the wire, compact ones as well
-STRING_BYTES_MAX: Final = 0x7FFF  # compact ones end there as well: Kafka takes no longer ones
 LONG_TEXT: Final = STRING_BYTES_MAX // 3  # below it no string grows too long by being decoded
 ANY_NUMBER: Final = LENGTH_MAX  # of elements, where bytes come from somebody who is trusted
 HEADER_TAGS_MAX: Final = 1_000  # tagged fields that nobody knows: clients send none

@@ -16,10 +16,10 @@ from replog.model.config_resources import ResourceType
 from replog.model.config_table import BROKER, CLIENT_METRICS, GROUP, TOPIC, ConfigKey
 from replog.model.config_values import OutOfRange, UnknownName, Value, known_key, parse_value
 from replog.model.errors import ErrorCode, Refused
+from replog.model.messages.base import STRING_BYTES_MAX
 
 MIN_ISR = "min.insync.replicas"
 ALL_BROKERS = ""
-VALUE_BYTES_MAX = 0x7FFF  # no string of the protocol is longer: nobody could be told
 FOR_EVER = -1  # of retention
 _AS_LONG_AS_ALL = -2  # of retention on a broker's own disks
 
@@ -201,8 +201,9 @@ def _merged(
             else:
                 items = [item for item in items if item not in given]
             value = ",".join(items)
-            if len(value.encode()) > VALUE_BYTES_MAX:
-                raise ConfigError(f"{name}: a list of {len(value.encode())} bytes: too long")
+            size = len(value.encode())
+            if size > STRING_BYTES_MAX:  # nobody could be told of it
+                raise ConfigError(f"{name}: a list of {size} bytes: too long")
         after[name] = value
     return after
 

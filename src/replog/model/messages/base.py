@@ -10,6 +10,7 @@ from typing import Any, ClassVar, Final, NamedTuple, TypeVar
 VERSION_MAX: Final = 32767  # versions are int16; also "no end" of a range
 NOT_FLEXIBLE: Final = VERSION_MAX + 1  # `FLEXIBLE_FROM` of a message without flexible versions
 OWN_APIS_FROM: Final = 20_000  # keys of APIs that Kafka has not: brokers ask each other by them
+STRING_BYTES_MAX: Final = 0x7FFF  # compact ones end there as well: Kafka takes no longer ones
 ZERO_UUID: Final = bytes(16)
 
 # Stands for "a new empty list" as a default of `__init__`, where None may mean null. Never filled.
