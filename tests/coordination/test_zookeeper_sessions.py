@@ -184,6 +184,27 @@ def test_a_silent_broker_is_suspected_and_one_that_was_never_heard_is_not(
     doors[2].wait(SessionStarted)
 
 
+@pytest.mark.scenario(46)
+def test_who_was_suspected_and_hears_nobody_begins_no_session_until_it_does(
+    zookeeper_backend: ZooKeeperBackend,
+) -> None:
+    """It reaches ZooKeeper, and is cut off from its peers: they would only suspect it again."""
+    zookeeper_backend.door(9).write(Create(SECRET, b"s"))
+    doors = [zookeeper_backend.door(n, silence_ms=500) for n in (1, 2, 3)]
+    time.sleep(1.0)  # all hear all
+    cut_off = _of_zookeeper(doors[2])
+    pings = cut_off._pings
+    assert pings is not None
+    pings._send = lambda kind, age_ms: None  # type: ignore[method-assign]
+    pings._is_ours = lambda body, digest: False  # type: ignore[method-assign]
+    doors[2].wait(SessionEnded)
+    time.sleep(2.0)  # it would have begun one within a quarter of that
+    while not doors[2].events.empty():
+        assert not isinstance(doors[2].events.get(), SessionStarted)
+    del pings._send, pings._is_ours
+    doors[2].wait(SessionStarted)
+
+
 def test_a_multi_that_no_server_would_take_is_refused_and_costs_no_session(
     zookeeper_backend: ZooKeeperBackend,
 ) -> None:

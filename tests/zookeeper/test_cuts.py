@@ -14,6 +14,9 @@ from tests.zookeeper.spread import BROKERS, SpreadCluster
 
 TOPIC = "cut"
 PARTITIONS = range(3)
+# The controller asks every 0.75 s, and fences who has not answered for nine seconds.
+FENCED_S_MAX = 15.0
+OUT_S = 6.0  # without coming back: then it stays out
 
 pytestmark = pytest.mark.slow
 
@@ -80,12 +83,22 @@ def test_a_broker_cut_off_from_its_peers(cluster: SpreadCluster, of_controller: 
     for producer in producers:
         assert producer.wait_for_more(200, 60), cluster.logs()
     # It can reach ZooKeeper, and stays out all the same: nobody hears it.
-    time.sleep(6)  # who left is listed for five seconds more
-    seen = cluster.metadata(of=others[0])
-    assert {broker.node_id for broker in seen.brokers} == set(others), cluster.logs()
+    _wait_until_it_stays_out(cluster, victim, of=others[0])
     cluster.machines.heal()
     cluster.wait_in_sync(TOPIC)
     cluster.judge(TOPIC, PARTITIONS, producers)
+
+
+def _wait_until_it_stays_out(cluster: SpreadCluster, victim: int, *, of: int) -> None:
+    """The victim is out by its peers' word, and knows by their silence that it must stay out. If it
+    was cut off before it had ever heard them it comes back, and the controller fences it."""
+    since = began = time.monotonic()
+    while time.monotonic() - since < OUT_S:
+        seen = cluster.metadata(of=of)
+        if any(broker.node_id == victim for broker in seen.brokers):
+            since = time.monotonic()
+            assert since - began < FENCED_S_MAX, cluster.logs()
+        time.sleep(0.1)
 
 
 def _victim(cluster: SpreadCluster, of_controller: bool) -> int:
