@@ -1,5 +1,7 @@
 """Faults that hit more than one broker, or leave one half alive. `make torture` goes further."""
 
+import subprocess
+import sys
 import time
 
 import pytest
@@ -53,6 +55,28 @@ def test_a_frozen_leader_is_replaced_and_comes_back_as_a_follower(own_cluster: C
         leader = cluster.seats(TOPIC, but=frozen)[0][0]
         assert leader != frozen  # it does not move back by itself
     check_promise(cluster, TOPIC, PARTITIONS, producers)
+
+
+def test_produce_says_that_it_waits_and_goes_on_when_it_can(own_cluster: Cluster) -> None:
+    cluster = own_cluster
+    config = ("--config", "min.insync.replicas=3")
+    cluster.run("topic", "create", TOPIC, "--partitions", "1", *config)
+    cluster.local.kill(0)
+    words = ("produce", TOPIC, "--bootstrap-server", cluster.bootstrap)
+    with subprocess.Popen(
+        [sys.executable, "-m", "replog", *words], stdin=subprocess.PIPE, stderr=subprocess.PIPE
+    ) as command:
+        assert command.stdin is not None and command.stderr is not None
+        try:
+            command.stdin.write(b"patient\n")
+            command.stdin.close()
+            said = command.stderr.readline().decode()
+            assert "no answer for 5 s (1 records wait)" in said and "replog status" in said
+            cluster.local.start(0)
+            assert (command.wait(60), command.stderr.read()) == (0, b"")
+        finally:
+            command.kill()
+    assert cluster.try_to("consume", TOPIC, "-e").stdout == "patient\n"
 
 
 def test_a_group_survives_its_coordinator(own_cluster: Cluster) -> None:

@@ -2,6 +2,7 @@
 
 import json
 import sys
+import time
 from typing import Any
 
 from replog.cli.cluster_view import explain, metadata
@@ -27,6 +28,8 @@ from replog.model.messages.describe_configs import (
 ERRORS_SHOWN_MAX = 5
 RECORD_BYTES_MAX = 1_000_000_000  # that librdkafka can be told
 BATCH_BYTES = 1_000_000  # its default
+FINISH_S = 120  # for the last answers
+SILENCE_S = 5  # without an answer: then it is said
 
 
 def produce_options(parser: Parser) -> None:
@@ -89,12 +92,21 @@ def produce(arguments: Arguments) -> int:
                 break
             except BufferError:
                 client.poll(0.1)
+                outcome.say_if_silent(len(client))
             except library.KafkaException as error:
                 outcome.answered(error.args[0], None)
                 break
         client.poll(0)
-    outcome.unanswered = client.flush(120)
+    outcome.unanswered = _finish(client, outcome)
     return outcome.report(arguments)
+
+
+def _finish(client: Any, outcome: "_Outcome") -> int:
+    """How many records are not answered when time is up."""
+    until = time.monotonic() + FINISH_S
+    while (unanswered := client.flush(1)) and time.monotonic() < until:
+        outcome.say_if_silent(unanswered)
+    return int(unanswered)
 
 
 def require_topic(arguments: Arguments) -> list[int]:
@@ -153,12 +165,26 @@ class _Outcome:
         self.acknowledged = 0
         self.unanswered = 0
         self.errors: dict[str, int] = {}
+        self._answered_at = time.monotonic()
+        self._said = False
 
     def answered(self, error: Any, message: Any) -> None:
+        self._answered_at = time.monotonic()
         if error is None:
             self.acknowledged += 1
         else:
             self.errors[error.str()] = self.errors.get(error.str(), 0) + 1
+
+    def say_if_silent(self, unanswered: int) -> None:
+        """Nobody should wait without knowing what for: the client tries again by itself."""
+        if not self._said and time.monotonic() - self._answered_at >= SILENCE_S:
+            self._said = True
+            print(
+                f"replog produce: no answer for {SILENCE_S} s ({unanswered} records wait), trying "
+                f"on; 'replog status' may show why",
+                file=sys.stderr,
+                flush=True,
+            )
 
     def report(self, arguments: Arguments) -> int:
         refused = sum(self.errors.values())
