@@ -37,7 +37,7 @@ def list_topics(arguments: Arguments) -> int:
 def topic_table(views: list[TopicView]) -> str:
     """One line a topic, with what is wrong with it."""
     return columns(
-        ("TOPIC", "PARTITIONS", "REPLICATION", "M", "OFFLINE", "UNDER-REPLICATED"),
+        ("TOPIC", "PARTITIONS", "REPLICATION", "MIN-ISR", "OFFLINE", "UNDER-REPLICATED"),
         [
             (
                 view.name,
