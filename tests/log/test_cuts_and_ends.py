@@ -389,6 +389,25 @@ def test_what_recovery_cuts_off_does_not_come_back() -> None:
         assert (again.log_end_offset, again.recovery.lost_anything) == (5, False), f"seed {seed}"
 
 
+def test_times_that_were_cut_off_do_not_come_back_to_a_segment_that_is_full() -> None:
+    for seed in range(10):
+        disk = MemDisk()
+        log = open_log(disk, LogConfig(index_interval_bytes=1))
+        for time in (1_000, 1_000, 3_000):
+            append(log, batch(time=time))
+        log.roll()
+        log.flush()
+        log.truncate_to(2)
+        for _ in range(2):
+            log.roll()
+            append(log, batch(time=900))
+        flushed = log.flush()
+        disk.power_cut(Random(seed))
+        log = open_log(disk, recovery_point=flushed)
+        latest = log.offset_for_latest_time()
+        assert latest is not None and latest.timestamp == 1_000, f"seed {seed}"
+
+
 def test_a_flush_of_a_log_that_is_gone_fails_for_nobody() -> None:
     disk = MemDisk()
     log = open_log(disk, SMALL)

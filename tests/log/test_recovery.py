@@ -3,6 +3,7 @@
 import struct
 import zlib
 from collections.abc import Callable
+from random import Random
 
 import pytest
 from tests.log.batches import DIRECTORY, append, batch, everything, fetch, offsets, open_log, split
@@ -185,6 +186,41 @@ def test_an_index_that_lags_behind_is_filled_up(suffix: str) -> None:
         log = open_log(disk, CONFIG, recovery_point=8)
         log.close()
         assert content(disk, path(0, suffix)) == wanted
+
+
+@pytest.mark.parametrize("suffix", [".index", ".timeindex"])
+def test_an_index_of_a_flushed_segment_that_lags_behind_is_filled_up(suffix: str) -> None:
+    """Its bytes were flushed up to where the next one began: nobody had flushed its indexes."""
+    disk = MemDisk()
+    log = open_log(disk, CONFIG)
+    while len(log.segments) < 2:
+        flushed = log.flush()
+        append(log, batch(time=1_000 - log.log_end_offset))  # the first one is the latest
+    assert log.base_offsets == [0, flushed]
+    wanted = content(disk, path(0, suffix))
+    for kept in range(0, len(wanted), 8 if suffix == ".index" else 12):
+        disk.crash()
+        disk.write_file(path(0, suffix), wanted[:kept])
+        log = open_log(disk, CONFIG, recovery_point=flushed)
+        assert log.recovery.batches_scanned == 1, "of flushed records no CRC is looked at"
+        found = log.offset_for_time(1_000)
+        assert found is not None and found.offset == 0
+        assert content(disk, path(0, suffix)) == wanted
+        log.flush()
+        disk.power_cut(Random(kept))
+        assert content(disk, path(0, suffix)) == wanted
+
+
+def test_the_last_time_of_a_recovered_segment_is_known_after_a_clean_stop() -> None:
+    config = LogConfig(segment_bytes=5 * SIZE, index_interval_bytes=3 * SIZE - 1)
+    disk = filled(6, config)
+    recovered = open_log(disk, config)
+    assert recovered.base_offsets == [0, 5]
+    flushed = recovered.close()
+    disk.crash()
+    log = open_log(disk, config, recovery_point=flushed, clean=True)
+    found = log.offset_for_time(1_004)
+    assert found is not None and found.offset == 4
 
 
 def test_what_was_flushed_is_never_cut_off() -> None:

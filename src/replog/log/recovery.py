@@ -8,6 +8,7 @@ time, not records.
 """
 
 import zlib
+from contextlib import suppress
 from itertools import pairwise
 from struct import Struct
 from typing import Final
@@ -112,6 +113,8 @@ def recover(
                 observed.observe(header)
     for segment in segments[:first]:
         segment.dirty = segment.entries_dirty = False
+    if first and segments[first].base_offset == recovery_point:
+        _complete_entries(segments[first - 1])
     index = first
     while index < len(segments):
         segment = segments[index]
@@ -124,6 +127,8 @@ def recover(
                 index = _remove_in_front(segments, index)
             else:
                 _remove_behind(segments, index, report)
+    for segment in segments[first:-1]:
+        segment.seal()  # or its last time is known to this process alone
     epochs.restore(_merged(epochs.entries(), observed, segments))
 
 
@@ -140,6 +145,23 @@ def _first_to_check(segments: list[Segment], recovery_point: int) -> int:
     while index > 0 and segments[index].base_offset > recovery_point:
         index -= 1
     return index
+
+
+def _complete_entries(segment: Segment) -> None:
+    """Make the end of a sealed segment's indexes anew, which power may have taken.
+
+    Its bytes were flushed, perhaps while it was the active one, of which a flush leaves the indexes
+    alone. Raises DiskError.
+    """
+    next_offset = segment.next_offset
+    with suppress(LogCorrupt):  # who reads the records finds that, and tells
+        position, _ = segment.begin_recovery(next_offset)
+        for header in segment.headers(position):
+            segment.note(header, header.position)
+        segment.seal()
+    segment.unload()
+    segment.next_offset = next_offset
+    segment.entries_dirty = True
 
 
 def _ends_here(segments: list[Segment], index: int, recovery_point: int) -> bool:

@@ -296,7 +296,7 @@ class Segment:
         base_offset, _, _ = span_at(self.file, position, self.size)
         self.file.truncate(position)
         self.size = position
-        self.dirty = True
+        self.dirty = self.entries_dirty = True
         self.next_offset = self.base_offset
         self.forget()
         offsets.truncate(position)
