@@ -68,13 +68,17 @@ def test_a_clean_start_reads_nothing_but_the_snapshot(lone: Lone, walked: list[i
     assert all(offset >= base for offset in walked), "sealed segments were read"
 
 
-def test_a_start_after_a_kill_reads_no_sealed_segment(lone: Lone, walked: list[int]) -> None:
+def test_a_start_after_a_kill_reads_no_sealed_segment_but_the_end_of_the_last(
+    lone: Lone, walked: list[int]
+) -> None:
+    """Which may have indexes that nobody has flushed: `recovery`. Here its end is all of it."""
     for sequence in range(20):
         write(lone, sequence)
     lone.run_jobs()
-    base = lone.partition("t").log.base_offsets[-1]
+    *_, last_sealed, _ = lone.partition("t").log.base_offsets
+    assert last_sealed >= 10
     lone.restart("t", clean=False)
-    assert all(offset >= base for offset in walked), "sealed segments were read"
+    assert all(offset >= last_sealed for offset in walked), "other sealed segments were read"
 
 
 def test_without_snapshots_all_is_read(lone: Lone) -> None:
