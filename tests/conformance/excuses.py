@@ -25,6 +25,7 @@ EXCUSES: Final[tuple[Excuse, ...]] = (
     Excuse("features.others.transaction.v*", _FEATURES),
     Excuse("produce.twice.v*", "both batches are appended, and two answers are true"),
     Excuse("incremental.operation.*", _NO_SERVER_ERROR),
+    Excuse("static.id.of.another.v*", _NO_SERVER_ERROR),
     Excuse("topicpartitions.unknown.v*", _NO_SERVER_ERROR),
     Excuse("incremental.broker.unknown.v*", "a misspelt name must not look as if it were set"),
     Excuse(

@@ -77,6 +77,8 @@ CASES: Final = [
             "unknown": ["Nothing"],
             "empty.text": [""],
             "spaces": [" Stable"],
+            "blanks": ["\t\x01Stable\n\x00 "],
+            "other.blanks": ["\u00a0Stable"],
             "preparing": ["PreparingRebalance"],
             "dead": ["Dead"],
         }.items()
@@ -95,6 +97,7 @@ CASES: Final = [
             "consumer": ["consumer"],
             "unknown": ["Nothing"],
             "empty.text": [""],
+            "spaces": [" classic"],
             "two": ["share", "Classic"],
             "share": ["share"],
             "streams": ["streams"],

@@ -376,6 +376,14 @@ _STATIC = [
         static("i", save="n", protocols=[{"name": "range", "metadata": b"new"}]),
         versions=(5, 7, 9),
     ),
+    case(
+        "JoinGroup",
+        "static.id.of.another",
+        join(version=4),
+        static("i", Saved("m"), save=""),
+        join(Saved("m"), version=4),
+        versions=(5, 9),
+    ),
     case("JoinGroup", "static.stranger", static("i", "who", save=""), versions=(5, 9)),
     case(
         "JoinGroup",

@@ -19,12 +19,14 @@ if TYPE_CHECKING:
     from replog.node.node import Node
 
 CLASSIC = "classic"  # the only type of group here
+# What may stand around the name of a state, and not around that of a type.
+BLANKS = "".join(map(chr, range(0x21)))
 
 
 def handle(node: Node, request: Received, message: ListGroupsRequest) -> ListGroupsResponse:
     """All groups that pass both filters; an empty filter lets all pass."""
-    states = {state.strip().lower() for state in message.states_filter}
-    types = {kind.strip().lower() for kind in message.types_filter}
+    states = {state.strip(BLANKS).lower() for state in message.states_filter}
+    types = {kind.lower() for kind in message.types_filter}
     listed: list[ListedGroup] = []
     for home in node.groups.homes():
         if home.refusal is not ErrorCode.NONE:
