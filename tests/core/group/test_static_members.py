@@ -98,6 +98,17 @@ def test_two_lives_at_once() -> None:
     assert [m.instance_id for m in d.joined(second).members] == ["i1"]
 
 
+def test_whoever_came_back_within_its_first_round_is_alive_while_it_waits() -> None:
+    d, leader = with_static_member()
+    first = d.join(instance_id="i2", session_ms=6_000)
+    second = d.join(instance_id="i2", session_ms=6_000)
+    assert d.joined(first).error is FENCED
+    d.wait(6_000)
+    assert d.waits(second)
+    d.join(leader, instance_id="i1")
+    assert d.joined(second).error is NONE
+
+
 def test_replaced_again_before_it_was_stored() -> None:
     d, _ = with_static_member()
     first = d.join(instance_id="i1")

@@ -239,6 +239,7 @@ class ClassicGroup:
         old_leader = rounds.members.leader or ""
         rounds.pending_sync.discard(member.member_id)
         rounds.members.rename(member, call.new_member_id)
+        member.is_new = False  # its session runs from now on, and waits while it does
         self._update(member, call, out)
         rounds.keep_session(member, at)
         reason = f"static member {call.instance_id} came back as {member.member_id}"
