@@ -19,9 +19,10 @@ BIN := $(VENV)/bin
 REPLOG := $(BIN)/replog
 INTEROP := tests/interop
 JARS := $(INTEROP)/java/jars
-# One client is built from C++, which takes minutes: the short form goes without it.
+# One client is built from C++, which takes minutes, and Connect brings a web server: the short form goes
+# without them.
 PROGRAMS := $(INTEROP)/java/classes/.built $(INTEROP)/go/bin/.built $(INTEROP)/node/node_modules/.fetched \
-	$(if $(SHORT),,$(INTEROP)/node-librdkafka/node_modules/.fetched)
+	$(if $(SHORT),,$(INTEROP)/node-librdkafka/node_modules/.fetched $(INTEROP)/java-connect/jars/.fetched)
 NEEDS_NODE := command -v node >/dev/null && command -v npm >/dev/null || { echo "Node.js, 18 or newer, and" \
 	"npm are missing: install them, e.g. with 'apt-get install nodejs npm'"; exit 1; }
 
@@ -92,13 +93,13 @@ wheel: $(VENV)/.dev ## build dist/replog-*.whl and the source archive
 
 clean: ## remove the virtual environment, builds and caches (not the brokers' data)
 	rm -rf "$(VENV)" build dist bench/bin .mypy_cache .ruff_cache .import_linter_cache .hypothesis \
-		$(JARS) $(INTEROP)/*/classes $(INTEROP)/go/bin $(INTEROP)/*/node_modules
+		$(INTEROP)/*/jars $(INTEROP)/*/classes $(INTEROP)/go/bin $(INTEROP)/*/node_modules
 
-$(JARS)/.fetched: $(INTEROP)/java/pom.xml
+$(INTEROP)/%/jars/.fetched: $(INTEROP)/%/pom.xml
 	@command -v javac >/dev/null && command -v mvn >/dev/null || { echo "A JDK, 17 or newer, and Maven are" \
 		"missing: install them, e.g. with 'apt-get install openjdk-17-jdk-headless maven'"; exit 1; }
-	rm -rf $(JARS)
-	cd $(INTEROP)/java && mvn -q -B dependency:copy-dependencies -DincludeScope=runtime -DoutputDirectory=jars
+	rm -rf $(@D)
+	cd $(<D) && mvn -q -B dependency:copy-dependencies -DincludeScope=runtime -DoutputDirectory=jars
 	@touch $@
 
 $(INTEROP)/java/classes/.built: $(JARS)/.fetched $(wildcard $(INTEROP)/java/*.java)

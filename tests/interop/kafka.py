@@ -10,6 +10,7 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 JARS = Path(__file__).parent / "java" / "jars"
+CONNECT_JARS = Path(__file__).parent / "java-connect" / "jars"
 SOURCES = JARS.parent
 CLASSES = SOURCES / "classes"  # of the programs in `SOURCES`, compiled
 JAVA = "java" if "JAVA_HOME" not in os.environ else f"{os.environ['JAVA_HOME']}/bin/java"
@@ -33,10 +34,13 @@ class ToolFailed(AssertionError):
 
 
 class Java:
-    """Runs classes."""
+    """Runs classes of these jars, and those compiled here."""
+
+    def __init__(self, jars: Path = JARS) -> None:
+        self._jars = jars
 
     def command(self, name: str, *words: str, options: tuple[str, ...] = SMALL) -> list[str]:
-        return [JAVA, *_QUIET, *options, "-cp", f"{JARS}/*:{CLASSES}", name, *words]
+        return [JAVA, *_QUIET, *options, "-cp", f"{self._jars}/*:{CLASSES}", name, *words]
 
     def run(
         self,
