@@ -105,9 +105,15 @@ def test_without_partitions_all_that_can_be_is_elected(town: Town) -> None:
 
 @pytest.mark.parametrize("kind", [-1, 2])
 def test_kinds_that_there_are_not(town: Town, kind: int) -> None:
-    message = ElectLeadersRequest(election_type=kind, topic_partitions=[], timeout_ms=5_000)
+    message = ElectLeadersRequest(election_type=kind, topic_partitions=None, timeout_ms=5_000)
     answer = town.ask(0, message, ElectLeadersResponse)
     assert answer.error_code == ErrorCode.INVALID_REQUEST
+
+
+@pytest.mark.parametrize(("kind", "timeout_ms"), [(0, 0), (2, 5_000)])
+def test_to_elect_nobody_always_succeeds(town: Town, kind: int, timeout_ms: int) -> None:
+    message = ElectLeadersRequest(election_type=kind, topic_partitions=[], timeout_ms=timeout_ms)
+    assert town.ask(0, message, ElectLeadersResponse).error_code == ErrorCode.NONE
 
 
 def test_an_unclean_election_by_request(town: Town) -> None:

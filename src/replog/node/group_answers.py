@@ -36,8 +36,11 @@ def named_once(topics: Iterable[tuple[Hashable, T]]) -> list[T]:
 
 
 def join_response(answer: JoinAnswer, version: int) -> JoinGroupResponse:
-    """JoinGroup's answer. The version decides only how an absent protocol is said."""
-    protocol = answer.protocol_name
+    """JoinGroup's answer. The version decides only how an absent protocol is said.
+
+    One without a name is said in the same way.
+    """
+    protocol = answer.protocol_name or None
     if protocol is None and version < JOIN_VERSION_WITH_NULL_PROTOCOL:
         protocol = ""
     return JoinGroupResponse(

@@ -398,6 +398,14 @@ _STATIC = [
         join(Saved("m"), version=4),
         versions=(5, 9),
     ),
+    case(
+        "JoinGroup",
+        "static.protocol.nameless",
+        static("i", protocols=[{"name": "", "metadata": b"x"}]),
+        sync(version=5, assigned=[Saved("m")], protocol_name="", group_instance_id="i"),
+        describe(5),
+        versions=(5, 6, 7, 9),
+    ),
     case("JoinGroup", "static.stranger", static("i", "who", save=""), versions=(5, 9)),
     case(
         "JoinGroup",

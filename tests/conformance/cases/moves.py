@@ -50,11 +50,27 @@ CASES: Final = [
             ("topic.unknown", (0, 2), [elect(0, name="<nobody>"), elect(0, name="a b")]),
             ("twice", (0, 2), [elect(0, 0)]),
             ("nothing", (0, 2), [elect(), elect(0, topic_partitions=[])]),
+            (
+                "nothing.in.no.time",
+                (0, 2),
+                [elect(0, topic_partitions=[], timeout_ms=0, kind=kind) for kind in (0, 2)],
+            ),
             ("topic.twice", (0, 2), [elect(topic_partitions=TWICE)]),
             ("everything", (0, 2), [EVERYTHING]),
             ("kind", (1, 2), [elect(0, kind=2), elect(0, kind=-1)]),
             ("timeout", (0, 2), [elect(0, timeout_ms=0), elect(0, timeout_ms=-1)]),
         )
+    ),
+    moved(
+        "no.topics",
+        *(
+            Ask(
+                "AlterPartitionReassignments",
+                {"topics": [], "timeout_ms": ms, "allow_replication_factor_change": allowed},
+            )
+            for ms in (10000, 0)
+            for allowed in (True, False)
+        ),
     ),
     moved("plain", Write("a", Batch()), move((0, [2, 3])), UNTIL_DONE, SETTLED),
     moved("same", move((0, [1, 2])), UNTIL_DONE, SETTLED),

@@ -285,6 +285,13 @@ _DELETE = [
         [Topic("a", configs={"cleanup.policy": "compact"}), Ask("DeleteRecords", delete(0))],
         (0, 2),
     ),
+    deleted(
+        "internal",
+        Ask("FindCoordinator", {"key": "<g>"}, 3, to="any", check=False),
+        Ask("DeleteRecords", delete(0, name="__consumer_offsets")),
+        Ask("DeleteRecords", delete(0, 99, name="__consumer_offsets")),
+        Ask("DeleteRecords", delete(0, -1, name="__consumer_offsets")),
+    ),
     deleted("partition.unknown", Ask("DeleteRecords", delete(0, 9))),
     deleted(
         "topic.unknown",

@@ -79,6 +79,19 @@ _CREATE = [
     made("name.collision", create(new("<n>.a")), create(new("<n>_a")), versions=(2, 7)),
     made("internal", create(new("__cluster_metadata")), versions=(2, 7)),
     made("twice", create(new(), new()), versions=(2, 7)),
+    made(
+        "twice.in.no.time",
+        create(new(), new(), new("__cluster_metadata"), timeout_ms=0),
+        create(new(), new(), new("<m>"), timeout_ms=0),
+        create(timeout_ms=-1),
+        versions=(2, 7),
+    ),
+    made(
+        "twice.many",
+        create(new("<n>", 10001), new("<n>", 10001)),
+        create(new("<n>", 10001), new("<n>"), new("<m>", 10001)),
+        versions=(2, 7),
+    ),
     made("two", create(new("<n>"), new("<m>", 0)), versions=(2, 7)),
     made("nothing", create(), versions=(2, 7)),
     *(made(f"timeout.{ms}", create(new(), timeout_ms=ms), versions=(2, 7)) for ms in (0, -1)),
@@ -235,6 +248,32 @@ _DELETE = [
         ],
         (1, 6),
     ),
+    *(
+        Case(
+            f"deletetopics.in.no.time.{name}",
+            "DeleteTopics",
+            [
+                Topic("a"),
+                Ask(
+                    "DeleteTopics",
+                    {
+                        "timeout_ms": 0,
+                        "topics": topics,
+                        "topic_names": [t["name"] for t in topics if t["name"] is not None],
+                    },
+                ),
+            ],
+            versions,
+        )
+        for name, topics, versions in (
+            ("nothing", [], (1, 6)),
+            ("twice", [{"name": "<a>"}, {"name": "<a>"}], (1, 6)),
+            ("twice.and.other", [{"name": "<a>"}, {"name": "<a>"}, {"name": "<b>"}], (1, 6)),
+            ("neither", [{"name": None}, {"name": "<a>", "topic_id": NOBODY}], (6,)),
+            ("id.twice", [{"name": None, "topic_id": TopicId("a")}] * 2, (6,)),
+            ("id", [{"name": None, "topic_id": TopicId("a")}], (6,)),
+        )
+    ),
 ]
 _GROW = [
     Case(
@@ -263,6 +302,17 @@ _GROW = [
             ],
         ),
         ("timeout.0", (0, 3), [grow(3, timeout_ms=0)]),
+        (
+            "twice.in.no.time",
+            (0, 3),
+            [
+                {
+                    "timeout_ms": 0,
+                    "topics": [{"name": n, "count": 3, "assignments": None} for n in names],
+                }
+                for names in (["<a>", "<a>"], ["<a>", "<a>", "<b>"], [])
+            ],
+        ),
         ("nothing", (0, 3), [{"topics": [], "timeout_ms": 10000}]),
         *(
             (f"assigned.{key}", (0, 3), [grow(3, assignments=_brokers(*replicas))])
@@ -407,6 +457,20 @@ _PARTITIONS = [
         ],
         "cursor.negative": [
             {"topics": [{"name": "<a>"}], "cursor": {"topic_name": "<a>", "partition_index": -1}}
+        ],
+        "cursor.negative.twice": [
+            {
+                "topics": [{"name": name} for name in names],
+                "cursor": {"topic_name": "<a>", "partition_index": -1},
+            }
+            for names in (["<b>", "<a>", "<b>"], [])
+        ],
+        "cursor.before": [
+            {
+                "topics": [{"name": "<a>"}, {"name": "<b>"}, {"name": "<aa>"}],
+                "response_partition_limit": 1,
+                "cursor": {"topic_name": "<aa>", "partition_index": 2},
+            }
         ],
         "cursor.other": [
             {"topics": [{"name": "<a>"}], "cursor": {"topic_name": "<b>", "partition_index": 0}}

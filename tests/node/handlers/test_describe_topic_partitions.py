@@ -94,11 +94,17 @@ def test_a_cursor_behind_the_last_partition(broker: OneBroker) -> None:
 def test_a_cursor_that_is_none_is_refused(broker: OneBroker) -> None:
     answer = ask(broker, "a", cursor=("a", -1))
     assert [t.error_code for t in answer.topics] == [ErrorCode.INVALID_REQUEST]
-    answer = ask(broker, "a", "b", cursor=("c", 0))
+    answer = ask(broker, "b", "a", "b", cursor=("c", 0))
     assert [(t.name, t.error_code) for t in answer.topics] == [
+        ("b", ErrorCode.INVALID_REQUEST),
         ("a", ErrorCode.INVALID_REQUEST),
         ("b", ErrorCode.INVALID_REQUEST),
     ]
+    assert ask(broker, cursor=("a", -1)).topics == []
+
+
+def test_where_a_cursor_begins_counts_for_its_topic_alone(broker: OneBroker) -> None:
+    assert page(ask(broker, "aa", "b", cursor=("aa", 7))) == [("aa", []), ("b", [0, 1])]
 
 
 def test_topics_that_are_not_there(broker: OneBroker) -> None:

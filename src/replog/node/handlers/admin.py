@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections import Counter
+from collections.abc import Callable, Hashable, Iterable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -11,6 +12,11 @@ from replog.model.messages import Response
 
 if TYPE_CHECKING:
     from replog.node.node import Node
+
+
+def named_once(names: Iterable[Hashable]) -> set[Hashable]:
+    """Those that come once. Others are refused at sight, however little time the client allows."""
+    return {name for name, count in Counter(names).items() if count == 1}
 
 
 @dataclass(slots=True)
@@ -40,6 +46,20 @@ class AdminCall:
         elif not self.answered:
             self.answered = True
             self.not_controller()
+
+    def has_time(
+        self, node: Node, allowed_ms: int, refusal: Response, *, needed: bool = True
+    ) -> bool:
+        """Whether there is time to carry it out; else it is answered with `refusal`.
+
+        No time is `needed` for what is refused at sight.
+        """
+        if allowed_ms > 0:
+            self.limit(node, refusal)
+        elif needed:
+            self.answer(refusal)
+            return False
+        return True
 
     def limit(self, node: Node, refusal: Response) -> None:
         """Answer with `refusal` in time; what is not begun by then is not begun at all."""

@@ -40,10 +40,12 @@ def handle(node: Node, request: Received, message: AlterPartitionReassignmentsRe
 
 def execute(node: Node, message: AlterPartitionReassignmentsRequest, call: AdminCall) -> None:
     """Carry it out on the controller; `call` is answered exactly once."""
-    if message.timeout_ms <= 0:
-        call.answer(refuse(message, ErrorCode.REQUEST_TIMED_OUT))
+    if not message.topics:  # Kafka's answer, whatever else is asked for
+        call.answer(AlterPartitionReassignmentsResponse(error_message=None))
         return
-    call.limit(node, refuse(message, ErrorCode.REQUEST_TIMED_OUT))
+    timed_out = refuse(message, ErrorCode.REQUEST_TIMED_OUT)
+    if not call.has_time(node, message.timeout_ms, timed_out):
+        return
 
     def plan(draft: Draft) -> Callable[[], None]:
         if call.answered:

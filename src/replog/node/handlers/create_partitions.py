@@ -14,7 +14,6 @@ lost.
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
@@ -32,7 +31,7 @@ from replog.model.messages.create_partitions import (
     CreatePartitionsTopicResult,
 )
 from replog.model.partition import PartitionRecord
-from replog.node.handlers.admin import AdminCall
+from replog.node.handlers.admin import AdminCall, named_once
 from replog.node.handlers.create_topics import PARTITIONS_MAX, when_told
 
 if TYPE_CHECKING:
@@ -45,10 +44,10 @@ def handle(node: Node, request: Received, message: CreatePartitionsRequest) -> N
 
 def execute(node: Node, message: CreatePartitionsRequest, call: AdminCall) -> None:
     """Carry it out on the controller; `call` is answered exactly once."""
-    if message.timeout_ms <= 0:
-        call.answer(refuse(message, ErrorCode.REQUEST_TIMED_OUT))
+    once = named_once(topic.name for topic in message.topics)
+    timed_out = refuse(message, ErrorCode.REQUEST_TIMED_OUT)
+    if not call.has_time(node, message.timeout_ms, timed_out, needed=bool(once)):
         return
-    call.limit(node, refuse(message, ErrorCode.REQUEST_TIMED_OUT))
 
     def plan(draft: Draft) -> Callable[[], None]:
         if call.answered:
@@ -56,10 +55,9 @@ def execute(node: Node, message: CreatePartitionsRequest, call: AdminCall) -> No
         leaders: set[int] = set()
         results = []
         room = PARTITIONS_MAX
-        names = Counter(topic.name for topic in message.topics)
         for topic in {topic.name: topic for topic in message.topics}.values():
             outcome: list[PartitionRecord] | Refused
-            if names[topic.name] > 1:
+            if topic.name not in once:
                 text = f"topic {topic.name} comes more than once"
                 outcome = Refused(ErrorCode.INVALID_REQUEST, text)
             else:
@@ -79,9 +77,10 @@ def execute(node: Node, message: CreatePartitionsRequest, call: AdminCall) -> No
 
 
 def refuse(message: CreatePartitionsRequest, error: ErrorCode) -> CreatePartitionsResponse:
-    """The answer that refuses every topic."""
-    names = dict.fromkeys(topic.name for topic in message.topics)
-    return CreatePartitionsResponse(results=[_result(name, Refused(error)) for name in names])
+    """The answer that refuses every topic, as often as it is named."""
+    return CreatePartitionsResponse(
+        results=[_result(topic.name, Refused(error)) for topic in message.topics]
+    )
 
 
 def _result(name: str, outcome: list[PartitionRecord] | Refused) -> CreatePartitionsTopicResult:

@@ -14,7 +14,6 @@ policies.
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
@@ -35,7 +34,7 @@ from replog.model.messages.create_topics import (
     CreateTopicsRequest,
     CreateTopicsResponse,
 )
-from replog.node.handlers.admin import AdminCall
+from replog.node.handlers.admin import AdminCall, named_once
 from replog.node.handlers.describe_configs import effective_config
 
 if TYPE_CHECKING:
@@ -55,26 +54,24 @@ def handle(node: Node, request: Received, message: CreateTopicsRequest) -> None:
 
 def execute(node: Node, message: CreateTopicsRequest, call: AdminCall) -> None:
     """Carry it out on the controller; `call` is answered exactly once."""
-    if message.timeout_ms <= 0:
-        call.answer(refuse(message, ErrorCode.REQUEST_TIMED_OUT))
+    once = named_once(topic.name for topic in message.topics)
+    timed_out = refuse(message, ErrorCode.REQUEST_TIMED_OUT)
+    if not call.has_time(node, message.timeout_ms, timed_out, needed=bool(once - {METADATA_TOPIC})):
         return
-    total = sum(_partition_count(node, topic) for topic in message.topics)
+    total = sum(_partition_count(node, topic) for topic in message.topics if topic.name in once)
     if total > PARTITIONS_MAX:
         text = f"{total} partitions in one request: {PARTITIONS_MAX} are the limit"
         call.answer(refuse(message, ErrorCode.POLICY_VIOLATION, text))
         return
-
-    call.limit(node, refuse(message, ErrorCode.REQUEST_TIMED_OUT))
 
     def plan(draft: Draft) -> Callable[[], None]:
         if call.answered:
             return lambda: None
         leaders: set[int] = set()
         results = []
-        names = Counter(topic.name for topic in message.topics)
         taken = MetricNames(draft.topic_names())  # before this request, as in Kafka
         for topic in {topic.name: topic for topic in message.topics}.values():
-            if names[topic.name] > 1:
+            if topic.name not in once:
                 outcome: TopicRecord | Refused = Refused(
                     ErrorCode.INVALID_REQUEST, f"topic {topic.name} comes more than once"
                 )
@@ -112,10 +109,9 @@ def when_told(node: Node, call: AdminCall, brokers: set[int], action: Callable[[
 def refuse(
     message: CreateTopicsRequest, error: ErrorCode, text: str | None = None
 ) -> CreateTopicsResponse:
-    """The answer that refuses every topic."""
-    names = dict.fromkeys(topic.name for topic in message.topics)
+    """The answer that refuses every topic, as often as it is named."""
     refused = Refused(error, text)
-    return CreateTopicsResponse(topics=[_refused(name, refused) for name in names])
+    return CreateTopicsResponse(topics=[_refused(topic.name, refused) for topic in message.topics])
 
 
 def _refused(name: str, refused: Refused) -> CreatableTopicResult:

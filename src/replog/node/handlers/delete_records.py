@@ -91,9 +91,9 @@ class _Call:
 
 def _deletable(node: Node, tp: TopicPartition, offset: int) -> tuple[Partition, int] | ErrorCode:
     """The partition and its new start, or why there is none."""
-    if tp.topic in INTERNAL_TOPICS:
-        return ErrorCode.INVALID_TOPIC_EXCEPTION
     partition = node.partitions.find(tp)
+    if tp.topic in INTERNAL_TOPICS and partition is not ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
+        return ErrorCode.INVALID_TOPIC_EXCEPTION
     if isinstance(partition, ErrorCode):
         return partition
     if not node.partitions.leads(partition):

@@ -26,7 +26,7 @@ from replog.model.messages.delete_topics import (
     DeleteTopicsResponse,
     DeleteTopicState,
 )
-from replog.node.handlers.admin import AdminCall
+from replog.node.handlers.admin import AdminCall, named_once
 from replog.node.handlers.create_topics import when_told
 
 if TYPE_CHECKING:
@@ -43,16 +43,14 @@ def handle(node: Node, request: Received, message: DeleteTopicsRequest) -> None:
 
 def execute(node: Node, message: DeleteTopicsRequest, call: AdminCall) -> None:
     """Carry it out on the controller; `call` is answered exactly once."""
-    if message.timeout_ms <= 0:
-        call.answer(refuse(message, ErrorCode.REQUEST_TIMED_OUT))
-        return
     if not node.config.delete_topic_enable:
         known = call.version >= DISABLED_SINCE_VERSION
         error = ErrorCode.TOPIC_DELETION_DISABLED if known else ErrorCode.INVALID_REQUEST
         call.answer(refuse(message, error))
         return
-
-    call.limit(node, refuse(message, ErrorCode.REQUEST_TIMED_OUT))
+    timed_out = refuse(message, ErrorCode.REQUEST_TIMED_OUT)
+    if not call.has_time(node, message.timeout_ms, timed_out, needed=_to_look_up(_asked(message))):
+        return
 
     def plan(draft: Draft) -> Callable[[], None]:
         if call.answered:
@@ -80,6 +78,13 @@ def refuse(message: DeleteTopicsRequest, error: ErrorCode) -> DeleteTopicsRespon
 def _asked(message: DeleteTopicsRequest) -> list[DeleteTopicState]:
     """What is asked for, in the form of the newest version."""
     return [*message.topics, *(DeleteTopicState(name=name) for name in message.topic_names)]
+
+
+def _to_look_up(asked: list[DeleteTopicState]) -> bool:
+    """Whether something is asked for in a way that makes sense."""
+    names = named_once(t.name for t in asked if t.name is not None and t.topic_id == ZERO_TOPIC_ID)
+    ids = named_once(t.topic_id for t in asked if t.name is None)
+    return bool(names or ids - {ZERO_TOPIC_ID})
 
 
 def _judge(

@@ -37,7 +37,7 @@ def handle(
     if message.cursor is not None:
         start = message.cursor.topic_name
         if message.cursor.partition_index < 0 or (message.topics and start not in names):
-            return _refuse_all(names)
+            return _refuse_all(message)
         names = [name for name in names if name >= start]
         if names and names[0] == start:
             first = message.cursor.partition_index
@@ -45,12 +45,16 @@ def handle(
     return _page(node, request, names, first, max(1, min(message.response_partition_limit, limit)))
 
 
-def _refuse_all(names: list[str]) -> DescribeTopicPartitionsResponse:
-    """The cursor leads nowhere: below partition 0, or to a topic that is not asked for."""
+def _refuse_all(message: DescribeTopicPartitionsRequest) -> DescribeTopicPartitionsResponse:
+    """The cursor leads nowhere: below partition 0, or to a topic that is not asked for.
+
+    Answered in the words of the request, as by Kafka: who asks for all topics gets none.
+    """
+    refused = ErrorCode.INVALID_REQUEST
     return DescribeTopicPartitionsResponse(
         topics=[
-            DescribeTopicPartitionsResponseTopic(name=name, error_code=ErrorCode.INVALID_REQUEST)
-            for name in names
+            DescribeTopicPartitionsResponseTopic(name=topic.name, error_code=refused)
+            for topic in message.topics
         ]
     )
 
@@ -73,6 +77,7 @@ def _page(
                 ErrorCode.INVALID_TOPIC_EXCEPTION if bad else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
             )
             response.topics.append(_without(name, error))
+            first = 0
             continue
         end = min(first + room, len(topic.partitions))
         response.topics.append(_topic(topic, range(first, end), endpoints))

@@ -39,13 +39,15 @@ def handle(node: Node, request: Received, message: ElectLeadersRequest) -> None:
 
 def execute(node: Node, message: ElectLeadersRequest, call: AdminCall) -> None:
     """Carry it out on the controller; `call` is answered exactly once."""
+    if message.topic_partitions is not None and not message.topic_partitions:
+        call.answer(ElectLeadersResponse())  # Kafka's answer, whatever else is asked for
+        return
     if message.election_type not in (PREFERRED, UNCLEAN):
         call.answer(refuse(message, ErrorCode.INVALID_REQUEST))
         return
-    if message.timeout_ms <= 0:
-        call.answer(refuse(message, ErrorCode.REQUEST_TIMED_OUT))
+    timed_out = refuse(message, ErrorCode.REQUEST_TIMED_OUT)
+    if not call.has_time(node, message.timeout_ms, timed_out):
         return
-    call.limit(node, refuse(message, ErrorCode.REQUEST_TIMED_OUT))
 
     def plan(draft: Draft) -> Callable[[], None]:
         if call.answered:
