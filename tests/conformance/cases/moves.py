@@ -59,6 +59,7 @@ CASES: Final = [
             ("everything", (0, 2), [EVERYTHING]),
             ("kind", (1, 2), [elect(0, kind=2), elect(0, kind=-1)]),
             ("timeout", (0, 2), [elect(0, timeout_ms=0), elect(0, timeout_ms=-1)]),
+            ("kind.in.no.time", (1, 2), [elect(0, kind=2, timeout_ms=0)]),
         )
     ),
     moved(

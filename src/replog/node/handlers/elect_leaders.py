@@ -42,11 +42,11 @@ def execute(node: Node, message: ElectLeadersRequest, call: AdminCall) -> None:
     if message.topic_partitions is not None and not message.topic_partitions:
         call.answer(ElectLeadersResponse())  # Kafka's answer, whatever else is asked for
         return
-    if message.election_type not in (PREFERRED, UNCLEAN):
-        call.answer(refuse(message, ErrorCode.INVALID_REQUEST))
-        return
     timed_out = refuse(message, ErrorCode.REQUEST_TIMED_OUT)
     if not call.has_time(node, message.timeout_ms, timed_out):
+        return
+    if message.election_type not in (PREFERRED, UNCLEAN):
+        call.answer(refuse(message, ErrorCode.INVALID_REQUEST))
         return
 
     def plan(draft: Draft) -> Callable[[], None]:
