@@ -302,6 +302,17 @@ _BEAT = [
     case("Heartbeat", "heartbeat.joining", join(version=4), beat(generation=-1), versions=(0, 4)),
     case(
         "Heartbeat",
+        "heartbeat.late.synced",
+        join(version=3, check=False, session_timeout_ms=2000),
+        sync(assigned=[Saved("m")], version=3),
+        Pause(1300),
+        sync(version=3),
+        Pause(1300),
+        beat(),
+        versions=(3,),
+    ),
+    case(
+        "Heartbeat",
         "heartbeat.late",
         join(version=3, check=False, session_timeout_ms=1000),
         sync(assigned=[Saved("m")], version=3, check=False),

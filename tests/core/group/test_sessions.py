@@ -53,6 +53,15 @@ def test_whoever_waits_for_an_answer_is_alive() -> None:
     assert d.heartbeat(follower) is NONE, "the session runs anew from the answer"
 
 
+def test_to_ask_again_for_the_assignment_is_no_sign_of_life() -> None:
+    d = Driver()
+    (member,) = d.stable(session_ms=10_000)
+    d.wait(9_000)
+    assert d.synced(d.sync(member)).error is NONE
+    d.wait(1_000)
+    assert d.heartbeat(member) is UNKNOWN
+
+
 def test_the_end_of_a_session_ends_a_rebalance_early() -> None:
     d = Driver()
     leader, follower = d.stable(2, session_ms=10_000)

@@ -266,8 +266,7 @@ class ClassicGroup:
             out.answers.append(SyncAnswer(call.ticket, error))
             return out
         if self.state is GroupState.STABLE:
-            rounds.note_synced(member.member_id)
-            rounds.keep_session(member, at)
+            rounds.note_synced(member.member_id)  # and no sign of life, as in Kafka
             rounds.answer_sync(member, call.ticket, out)
             return out
         rounds.refuse_sync(member, ErrorCode.REBALANCE_IN_PROGRESS, out)
