@@ -150,6 +150,42 @@ def test_fast_elections_leave_epochs_that_the_leader_has_never_seen(town: Town) 
     assert len([header.base_offset for header in headers(town, 1)]) == 3
 
 
+@pytest.mark.surface(38)
+@pytest.mark.scenario(3)
+def test_a_shorter_log_with_an_epoch_that_the_leader_has_never_seen(town: Town) -> None:
+    """KIP-279: A leads twice, then B, then A. Where B's log ends, A has records of an epoch that B
+    has never seen: that there is more of them than B has tells nothing."""
+    create(town, "t", [0, 1])
+    assert produce(town, b"both") is ErrorCode.NONE
+    copies_nothing(town, 1)
+    assert produce(town, b"A0", acks=1) is ErrorCode.NONE
+    town.run_until(lambda: isr(town) == [0])
+    town.kill(0)
+    town.run(50)
+    town.start(0)
+    town.run_until(lambda: members(town)[0] == 0)
+    for value in (b"A1", b"A2", b"A3"):
+        assert produce(town, value, acks=1) is ErrorCode.NONE
+    town.kill(0)
+    town.run(50)
+    assert elect(town, 0, kind=UNCLEAN) == [ErrorCode.NONE]
+    assert members(town)[0] == 1
+    assert produce(town, b"B1", acks=1) is ErrorCode.NONE
+    town.kill(1)
+    town.start(0)
+    town.run(300)
+    assert elect(town, 0, kind=UNCLEAN) == [ErrorCode.NONE]
+    assert produce(town, b"A4", acks=1) is ErrorCode.NONE
+    ours, theirs = dict(epochs(town, 0)), dict(epochs(town, 1))
+    assert ours.keys() - theirs.keys() and theirs.keys() - ours.keys()
+    town.lose_send = nothing
+    town.start(1)
+    town.run_until(lambda: isr(town) == [0, 1])
+    assert values(town, 1) == [b"both", b"A0", b"A1", b"A2", b"A3", b"A4"]
+    assert alike(town, 0, 1)
+    assert epochs(town, 0) == epochs(town, 1)
+
+
 @pytest.mark.scenario(3)
 def test_an_epoch_without_a_record_is_known_to_whoever_led_in_it(town: Town) -> None:
     """A leader notes where its epoch begins when it is elected, not when it first writes."""
