@@ -22,6 +22,7 @@ from replog.model.errors import ErrorCode
 from replog.model.messages import Message
 from replog.model.messages.alter_partition import AlterPartitionRequest, AlterPartitionResponse
 from replog.model.messages.fetch import FetchRequest
+from replog.model.messages.update_cluster import UpdateClusterRequest
 
 LAG_MS = 1_000  # `replica.lag.time.max.ms` of towns
 
@@ -240,6 +241,39 @@ def test_a_proposal_that_is_sent_again_speaks_of_the_life_that_had_caught_up() -
     town.lose_send = nothing
     town.run_until(lambda: isr(town) == [1, 2])
     assert alike(town, 1, 2)
+
+
+@pytest.mark.scenario(11)
+def test_a_proposal_that_was_carried_out_is_not_taken_back_when_it_is_refused_the_second_time(
+    town: Town,
+) -> None:
+    """Its answer got lost, and so does what the controller tells of it. The controller counts on
+    the new member, so nothing is committed without it."""
+    create(town, "t", [1, 2], min__insync__replicas="1")
+    copies_nothing(town, 2)
+    assert produce(town, b"one") is ErrorCode.NONE
+    assert isr(town) == [1]
+    answers: list[AlterPartitionResponse] = []
+
+    def lose_the_first(source: int, target: int, message: Message) -> bool:
+        if isinstance(message, AlterPartitionResponse):
+            answers.append(message)
+        return len(answers) == 1
+
+    def lose(source: int, target: int, message: Message) -> bool:
+        told = target == 1 and isinstance(message, UpdateClusterRequest)
+        return told or (bool(answers) and fetches_of(2)(source, target, message))
+
+    town.lose_send, town.lose_reply = lose, lose_the_first
+    town.run_until(lambda: answers)
+    begin_produce(town, b"two", acks=1)  # which the new member lacks for longer than the lag time
+    town.run_until(lambda: len(answers) == 2)
+    error = answers[1].topics[0].partitions[0].error_code
+    assert error == ErrorCode.INVALID_UPDATE_VERSION and isr(town) == [1, 2]
+    town.run(LAG_MS)
+    assert isr(town) == [1, 2] and replica(town, 1).high_watermark == 1
+    town.lose_send = nothing
+    town.run_until(lambda: replica(town, 1).high_watermark == 2)
 
 
 @pytest.mark.scenario(35)
