@@ -242,6 +242,29 @@ def test_who_died_again_is_not_waited_for_for_ever(town: Town) -> None:
     town.run_until(lambda: state(town)["leader"] in (0, 1))
 
 
+def test_who_has_told_how_far_it_is_and_died_again_is_not_chosen(town: Town) -> None:
+    create(town, "t", [2, 0, 1], flush__messages="1")
+    assert produce(town, b"one") is ErrorCode.NONE
+    town.run(100)
+    town.cut_power(0, 1, 2)
+    asked: list[int] = []
+
+    def ask_2_alone(source: int, target: int, message: Message) -> bool:
+        if isinstance(message, DescribeReplicasRequest):
+            asked.append(target)
+        return isinstance(message, DescribeReplicasRequest) and target != 2
+
+    town.lose_send = ask_2_alone
+    town.start(0, 1, 2)
+    town.run_until(lambda: 2 in asked)
+    town.run(50)
+    assert all(held(town, broker) == held(town, 2) for broker in (0, 1)), "2 is the first of them"
+    assert town.controller != 2 and members(town)[0] == -1
+    town.kill(2)
+    town.lose_send = lambda source, target, message: False
+    town.run_until(lambda: members(town)[0] in (0, 1))
+
+
 def test_who_never_came_back_may_have_it_all(town: Town) -> None:
     create(town, "t", [0, 1, 2])
     assert produce(town, b"one") is ErrorCode.NONE
