@@ -289,6 +289,21 @@ def test_no_more_wait_than_there_is_room_for(monkeypatch: pytest.MonkeyPatch) ->
     assert deleted(town, delete(town, 1)) == (0, 1)
 
 
+def test_the_answer_waits_for_the_leaders_disk() -> None:
+    """Followers tell where their logs start before that is on any disk: it is for the leader."""
+    town = a_town()
+    create(town)
+    for i in range(4):
+        produce(town, (None, b"%d" % i))
+    town.disk_delays_ms = {0: 1_000}
+    asked = delete(town, 3)
+    town.run(900)
+    assert starts(town) == [3, 3, 3] and not town.answered(asked)
+    assert deleted(town, asked) == (0, 3)
+    found, _ = checkpoints.read(town.disks[0], checkpoints.LOG_STARTS)
+    assert found == {T0: 3}
+
+
 def test_what_was_deleted_stays_so_through_a_kill() -> None:
     town = a_town()
     create(town)

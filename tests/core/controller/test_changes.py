@@ -140,6 +140,20 @@ def test_an_unclean_election_is_called_so() -> None:
     assert (change.record.leader, change.record.isr) == (0, (0,))
 
 
+def test_after_an_unclean_election_nobody_else_holds_what_is_committed() -> None:
+    record = replace(partition((1, 0, 2), (1,), NO_LEADER), elr=(2,), last_known_elr=(2,))
+    change = reconcile(
+        record,
+        Liveness(frozenset({0})),
+        unclean=True,
+        controller_epoch=CONTROLLER_EPOCH,
+        min_isr=2,
+    )
+    assert change is not None and change.unclean
+    assert (change.record.leader, change.record.isr) == (0, (0,))
+    assert (change.record.elr, change.record.last_known_elr) == ((), ())
+
+
 def test_a_leader_from_the_elr_leaves_it() -> None:
     record = PartitionRecord(
         replicas=(0, 1, 2), isr=(2,), leader=2, leader_epoch=1, partition_epoch=1, elr=(0, 1)

@@ -256,6 +256,18 @@ def test_another_life_of_a_follower_begins_anew() -> None:
     assert state.progress[2].log_end_offset == 3
 
 
+def test_a_refusal_that_comes_late_does_not_concern_the_next_proposal() -> None:
+    state = leader((1, 2))
+    fetch(state, 3, 0)
+    first = state.propose_expand(3)
+    assert first is not None
+    state.on_record(record((1, 2), partition_epoch=8), 2)
+    second = state.propose_expand(3)
+    assert second is not None
+    state.on_proposal_refused(first, 3)
+    assert state.isr_state is second
+
+
 @pytest.mark.parametrize("partition_epoch", [6, 7])
 def test_an_old_record_changes_nothing(partition_epoch: int) -> None:
     state = leader((1, 2))
