@@ -2,6 +2,7 @@
 with it."""
 
 from dataclasses import replace
+from typing import Any
 
 import pytest
 from tests.node.folders import fails, folder_of, full, lone, state, values
@@ -12,9 +13,10 @@ from replog.log.config import LogConfig
 from replog.log.disk import DiskError
 from replog.log.partition_log import PartitionLog
 from replog.model.errors import ErrorCode
-from replog.model.ids import TopicPartition
+from replog.model.ids import NO_LEADER, TopicPartition
 from replog.model.inputs import StopRequested
 from replog.model.messages.describe_replicas import DescribeReplicasRequest
+from replog.model.outputs import RangeInvalidated
 from replog.node.folder_doubt import MARK_RETRY_MS, MARK_TRIES
 from replog.node.handlers import describe_replicas
 from replog.node.log_folder import FolderState
@@ -389,6 +391,37 @@ def test_a_cut_below_the_high_watermark_lowers_the_mark_that_a_restart_finds() -
     made.topic("a", record(2, 1, epoch=1))
     made.node.partitions.truncate(made.partition("a"), 1)
     assert checkpoints.read(made.disk, checkpoints.HIGH_WATERMARKS)[0][tp] == 1
+
+
+def test_whoever_sends_from_a_file_is_told_what_was_cut_off() -> None:
+    made = lone("a")
+    sizes = [len(batch(value)) for value in (b"1", b"2", b"3")]
+    for value in (b"1", b"2", b"3"):
+        made.produce("a", batch(value))
+    partition = made.partition("a")
+    made.topic("a", record(2, 1, epoch=1))
+    made.node.partitions.truncate(partition, 1)
+    told = [o for o in made.node._take_outputs() if isinstance(o, RangeInvalidated)]
+    assert told == [RangeInvalidated(partition.log.segments[0].file, sizes[0])]
+
+
+@pytest.mark.parametrize(
+    ("changes", "may"),
+    [
+        ({}, True),
+        ({"isr": (2, 1)}, False),
+        ({"elr": (1,)}, False),
+        ({"failed": (1,)}, False),
+        ({"leader": NO_LEADER}, False),
+        ({"leader": 1, "isr": (1,)}, False),
+        ({"leader_epoch": 4}, False),  # in which it may have been acknowledged still
+    ],
+)
+def test_a_damaged_log_is_kept_while_anybody_relies_on_it(changes: Any, may: bool) -> None:
+    made = lone("a")
+    known = replace(record(2, 1), isr=(2,), leader_epoch=5)
+    damaged = made.node.partitions.damaged
+    assert damaged.may_begin_anew(replace(known, **changes), damaged_epoch=4) is may
 
 
 def test_a_full_disk_in_the_middle_of_beginning_anew_leaves_no_log_to_read() -> None:
