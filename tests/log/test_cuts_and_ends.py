@@ -55,6 +55,15 @@ def test_truncation_tells_what_changed() -> None:
     assert not third.recovery_point_lowered, "what went had not been flushed"
 
 
+def test_an_epoch_without_records_is_forgotten_by_a_cut_that_takes_none() -> None:
+    """A leadership that wrote nothing is no common history, or the next answer names it again."""
+    log = open_log(MemDisk(), SMALL)
+    append(log)
+    log.assign_epoch(7, 1)
+    assert log.truncate_to(1) is None
+    assert log.epoch_entries() == [(0, 0)]
+
+
 @pytest.mark.scenario(53)
 def test_truncation_below_the_first_segment_begins_anew() -> None:
     log = open_log(MemDisk(), log_start_offset=100)
