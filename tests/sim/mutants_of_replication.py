@@ -21,6 +21,7 @@ from replog.node.handlers.fetch import _Fetch
 from replog.node.handlers.produce import _Produce
 from replog.node.isr_changes import IsrChanges
 from replog.node.lease import Lease
+from replog.node.led_log import LedLog
 from replog.node.partition import Partition
 from replog.node.partitions import Partitions
 from replog.node.waits import Waits
@@ -208,6 +209,24 @@ def _consumers_sleep_on(original: Callable[[Waits, Partition], None]) -> Any:
     return wake
 
 
+def _writers_sleep_on(original: Callable[[Waits, Partition], None]) -> Any:
+    def change(self: Waits, partition: Partition) -> None:
+        waiting = self._commits.pop(partition.tp, None)
+        original(self, partition)
+        if waiting is not None:
+            self._commits[partition.tp] = waiting
+
+    return change
+
+
+def _settle_what_is_written(self: LedLog[Any, Any]) -> None:
+    while self.current and self._unsettled:
+        _, owner, changes = self._unsettled.popleft()
+        owner.unsettled -= 1
+        for change in changes:
+            self._apply(owner, change)
+
+
 REPLICATION: dict[str, tuple[Patch, ...]] = {
     "the high watermark is the leader's log end": (
         (LeaderState, "advance", _watermark_is_the_leaders_end),
@@ -273,6 +292,13 @@ REPLICATION: dict[str, tuple[Patch, ...]] = {
     ),
     "a leader that was asleep answers before it asks": (
         (Lease, "overslept", lambda self, gap_ms: None),
+    ),
+    "a leader that lost its registration goes on": ((Lease, "lost", lambda self: None),),
+    "a write goes on waiting when its leader leads no more": (
+        (Waits, "role_changed", _writers_sleep_on(Waits.role_changed)),
+    ),
+    "a group coordinator tells what is not committed": (
+        (LedLog, "settle", _settle_what_is_written),
     ),
     "a consumer that waits is not told of what is committed": (
         (Waits, "_wake_committed", _consumers_sleep_on(Waits._wake_committed)),

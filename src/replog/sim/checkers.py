@@ -11,6 +11,7 @@ What it asserts, at each step that changes something:
 - records change under the controller's fence, epochs rise, only members of an ISR are elected
 - acknowledgements and answers to consumers speak of committed records only, and nobody gives any
   as a leader who was asleep until its session was over and does not know that yet
+- what coordinators of groups tell is in the log, and committed
 - committed sequences of idempotent producers are contiguous, without repetition
 - what waits for a commit or for records waits for something that is not there yet
 """
@@ -21,6 +22,7 @@ from replog.model.coordination import Operation, StoredNode
 from replog.model.ids import GROUP_OFFSETS_TOPIC, TopicPartition
 from replog.model.inputs import Input, Received
 from replog.model.messages.fetch import FetchRequest, FetchResponse
+from replog.model.messages.offset_fetch import OffsetFetchResponse
 from replog.model.messages.produce import (
     PartitionProduceData,
     PartitionProduceResponse,
@@ -32,6 +34,7 @@ from replog.model.records import FileRange
 from replog.records.header import BatchHeader, iterate
 from replog.sim.broker import Life
 from replog.sim.mem_coordination import MemTree
+from replog.sim.offsets_watch import judge_offsets
 from replog.sim.records_watch import RecordsWatch
 from replog.sim.replicas_watch import ReplicasWatch
 from replog.sim.shadows import Shadow
@@ -138,6 +141,8 @@ class Oracle:
 
     def _judge_reply(self, life: Life, reply: Reply) -> None:
         message = reply.message
+        if isinstance(message, OffsetFetchResponse):
+            judge_offsets(life, message)
         if not isinstance(message, ProduceResponse | FetchResponse):
             return
         connection = life.connections.get(reply.connection)
