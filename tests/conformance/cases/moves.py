@@ -62,6 +62,13 @@ CASES: Final = [
             ("kind.in.no.time", (1, 2), [elect(0, kind=2, timeout_ms=0)]),
         )
     ),
+    *(
+        moved(
+            f"in.no.time.{allowed}",
+            move((0, [2, 3]), timeout_ms=0, allow_replication_factor_change=allowed == "any"),
+        )
+        for allowed in ("any", "same")
+    ),
     moved(
         "no.topics",
         *(

@@ -329,6 +329,17 @@ _GROW = [
         ),
     )
 ]
+_GROW.append(
+    Case(
+        "createpartitions.internal.not.more",
+        "CreatePartitions",
+        [
+            Ask("FindCoordinator", {"key": "<g>"}, 3, to="any", check=False),
+            *(Ask("CreatePartitions", grow(count, "__consumer_offsets")) for count in (1, 5, -1)),
+        ],
+        (0, 3),
+    )
+)
 _METADATA = [
     Case(
         "metadata.plain",

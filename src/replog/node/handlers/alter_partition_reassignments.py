@@ -124,7 +124,6 @@ def refuse(
 ) -> AlterPartitionReassignmentsResponse:
     """The answer that refuses everything."""
     return AlterPartitionReassignmentsResponse(
-        allow_replication_factor_change=message.allow_replication_factor_change,
         error_code=error,
         error_message=None,
         responses=[

@@ -100,9 +100,6 @@ def _judge(
         return Refused(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"there is no topic {asked.name}")
     if draft.is_broken(asked.name):
         return Refused(ErrorCode.UNKNOWN_SERVER_ERROR, f"topic {asked.name} can't be read")
-    if asked.name in INTERNAL_TOPICS:
-        text = f"the partitions of {asked.name} say where things are kept: their number stays"
-        return Refused(ErrorCode.INVALID_REQUEST, text)
     more = asked.count - len(topic.partitions)
     if more <= 0:
         return Refused(
@@ -110,6 +107,9 @@ def _judge(
             f"topic {asked.name} has {len(topic.partitions)} partitions, and {asked.count} are "
             "not more",
         )
+    if asked.name in INTERNAL_TOPICS:
+        text = f"the partitions of {asked.name} say where things are kept: their number stays"
+        return Refused(ErrorCode.INVALID_REQUEST, text)
     if more > room:
         text = f"{more} partitions: {PARTITIONS_MAX} are the limit of a request"
         return Refused(ErrorCode.POLICY_VIOLATION, text)
