@@ -393,6 +393,21 @@ def test_a_cut_below_the_high_watermark_lowers_the_mark_that_a_restart_finds() -
     assert checkpoints.read(made.disk, checkpoints.HIGH_WATERMARKS)[0][tp] == 1
 
 
+def test_a_cut_below_what_was_flushed_is_known_to_a_restart_before_anything_else_happens() -> None:
+    made = lone("a")
+    for value in (b"1", b"2", b"3"):
+        made.produce("a", batch(value))
+    partition = made.partition("a")
+    flush = partition.log.begin_flush(to_end=True)
+    flush()
+    partition.log.flushed(flush)
+    partition.folder.write_recovery_points()
+    made.topic("a", record(2, 1, epoch=1))
+    made.node.partitions.truncate(partition, 1)
+    tp = TopicPartition("a", 0)
+    assert checkpoints.read(made.disk, checkpoints.RECOVERY_POINTS)[0][tp] == 1
+
+
 def test_whoever_sends_from_a_file_is_told_what_was_cut_off() -> None:
     made = lone("a")
     sizes = [len(batch(value)) for value in (b"1", b"2", b"3")]

@@ -13,6 +13,7 @@ from replog.core.controller.state import Delta, Draft
 from replog.model.cluster import BrokerRecord, BrokerState, Endpoint, TopicRecord
 from replog.model.coordination import Create, WriteDone
 from replog.model.ids import NO_LEADER, TopicPartition
+from replog.model.partition import PartitionRecord
 from replog.sim.mem_coordination import MemTree
 
 T0 = TopicPartition("t", 0)
@@ -308,3 +309,26 @@ def test_deltas_add_up() -> None:
     )
     delta.merge(Delta(topics={"gone": None}))
     assert delta.topics["gone"] is None
+
+
+@pytest.mark.parametrize(
+    ("record", "leads"),
+    [
+        (PartitionRecord((0, 1), (0,), NO_LEADER, 3, 5, last_known_elr=(0, 1)), True),
+        (PartitionRecord((0, 1), (0,), 0, 3, 5, last_known_elr=(1,)), False),  # one leads
+        (PartitionRecord((0, 1), (0,), NO_LEADER, 3, 5, last_known_elr=(1,)), False),  # 0 has all
+        (PartitionRecord((0, 1), (0,), NO_LEADER, 3, 5, last_known_elr=(0,)), False),  # 1 is behind
+    ],
+)
+def test_what_was_compared_after_a_power_cut_is_of_use_while_suspects_alone_are_left(
+    record: PartitionRecord, leads: bool
+) -> None:
+    store = Store()
+    store.register(b0=10, b1=11)
+    store.create("t", (0, 1))
+    draft = store.draft()
+    tp = TopicPartition("t", 0)
+    draft.put_partition(tp, record)
+    assert draft.lead_after_power_cut(tp, 1, "0 and 1") is leads
+    now = draft.partition(tp)
+    assert now is not None and (now.leader == 1) is leads and (tp in draft.power_cut) is leads
