@@ -71,6 +71,34 @@ def test_the_end_of_a_session_ends_a_rebalance_early() -> None:
     assert d.heartbeat(leader) is UNKNOWN
 
 
+def test_sessions_that_end_together_end_one_after_the_other() -> None:
+    d = Driver(initial_delay_ms=100)
+    given = [(10_000, 1_000), (10_000, 60_000), (200_000, 1_000)]
+    for session_ms, rebalance_ms in given:
+        d.join(session_ms=session_ms, rebalance_ms=rebalance_ms)
+    d.wait(300)
+    for follower in ("m2", "m3"):
+        d.sync(follower)
+    d.sync("m1", {})
+    d.store()
+    d.wait(10_000)
+    assert [member.member_id for member in d.group.members] == ["m3"]
+    d.wait(59_999)
+    assert d.group.state is GroupState.PREPARING_REBALANCE, "m2 was there when m1 went"
+    d.wait(1)
+    assert d.group.state is GroupState.EMPTY
+
+
+def test_whoever_has_an_id_and_not_come_yet_finds_the_rebalance_of_those_who_died() -> None:
+    d = Driver()
+    d.stable(2, session_ms=10_000)
+    newcomer = d.joined(d.join(id_first=True, session_ms=60_000)).member_id
+    d.wait(10_000)
+    assert len(d.group.members) == 0
+    assert d.group.state is GroupState.PREPARING_REBALANCE
+    assert d.joined(d.join(newcomer)).generation == 3
+
+
 def test_one_rebalance_for_all_who_leave() -> None:
     d = Driver()
     members = d.stable(4)

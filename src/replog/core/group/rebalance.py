@@ -298,24 +298,19 @@ class Rebalance:
             self._end_joining(at, out)
 
     def _end_sessions(self, at: Instant, out: Outcome) -> None:
-        ended = []
-        for member in self.members:
-            if member.session_ends_at > at.now_ms:
+        """One after the other, as by Kafka: the first begins a rebalance that counts the others."""
+        for member_id in [m for m, ends in self.pending.items() if ends <= at.now_ms]:
+            del self.pending[member_id]
+            self.complete_if_joined(at, out)
+        for member in list(self.members):
+            if member.session_ends_at > at.now_ms or member.member_id not in self.members:
                 continue
             if member.waits and not member.is_new:
                 member.session_ends_at = NEVER  # runs again when its request is answered
-            else:
-                ended.append(member.member_id)
-        lapsed = [member_id for member_id, ends in self.pending.items() if ends <= at.now_ms]
-        for member_id in lapsed:
-            del self.pending[member_id]
-        for member_id in ended:
-            self.drop(member_id, out)
-            out.notes.append(f"the session of member {member_id} has ended")
-        if ended:
+                continue
+            self.drop(member.member_id, out)
+            out.notes.append(f"the session of member {member.member_id} has ended")
             self.membership_shrank("sessions have ended", at, out)
-        elif lapsed:
-            self.complete_if_joined(at, out)
 
     def _end_syncing(self, at: Instant, out: Outcome) -> None:
         """Members that never fetched their assignment hold up nobody."""
