@@ -131,3 +131,17 @@ def test_new_topics_rewrite_no_file_that_does_not_know_them() -> None:
     lone.disk.write_file = noted  # type: ignore[method-assign]
     lone.topic("new", *[record(1, 2)] * 5)
     assert not [name for name in written if name.endswith("-checkpoint") and "/" not in name]
+
+
+@pytest.mark.parametrize("clean", [True, False])
+def test_a_topic_that_was_made_again_while_its_broker_was_away_begins_empty(clean: bool) -> None:
+    lone = Lone()
+    lone.topic("t", record(1))
+    lone.produce("t", batch(b"of the earlier topic"))
+    lone.restart(clean=clean)
+    later = TopicRecord("t", topic_id("later"), [record(1)], {})
+    lone.node.cluster.put_topic(later)
+    lone.node.partitions.apply([T0], [])
+    partition = lone.partition("t")
+    assert partition.topic_id == partition.log.topic_id == later.topic_id
+    assert (partition.log_end_offset, partition.high_watermark) == (0, 0)
