@@ -264,6 +264,9 @@ class Player:
     def _target(self, to: str) -> int:
         if to == "any":
             return 1
+        if to == "controller":
+            asked = MetadataRequest(topics=[])
+            return int(self._call(self._line(1, "any"), asked, 12).controller_id)
         if ":" not in to:
             return int(to.removeprefix("b"))
         role, key = to.split(":", 1)

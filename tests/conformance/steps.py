@@ -63,8 +63,8 @@ class Ask:
     """A request whose answer is compared.
 
     - `version`: that of the run if it is None.
-    - `to`: `b1`, `b2`, `b3`, `any`, `coordinator:<g>`, `other:<g>` (a broker that does not
-      coordinate the group), `txn:<x>` or `other-txn:<x>`.
+    - `to`: `b1`, `b2`, `b3`, `any`, `controller`, `coordinator:<g>`, `other:<g>` (a broker that
+      does not coordinate the group), `txn:<x>` or `other-txn:<x>`.
     - `save`: names for parts of the answer, which are given by paths like `members.0.member_id`.
     - `hide`: fields that chance decides.
     - `own`: only elements of top-level arrays count in which a name of this run occurs.

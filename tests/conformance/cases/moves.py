@@ -28,8 +28,9 @@ def moved(name: str, *steps: Step, versions: Any = (0, 1)) -> Case:
     )
 
 
-# Answered until the move is over: what it left is what counts.
-SETTLED: Final = Ask("Metadata", metadata("<a>"), 12)
+# Answered until the move is over: what it left is what counts, and other brokers are told of it a
+# moment later than the controller, which says that it is over.
+SETTLED: Final = Ask("Metadata", metadata("<a>"), 12, to="controller")
 UNTIL_DONE: Final = Ask(
     "ListPartitionReassignments",
     {"topics": [{"name": "<a>", "partition_indexes": [0, 1, 2]}], "timeout_ms": 10000},
