@@ -279,7 +279,8 @@ def test_a_log_that_ends_where_the_leaders_begins_is_of_an_unknown_history(
         follower.answer(offset, answer)
     partition = next(p for p in follower.broker.node.partitions.all() if p.tp.partition == 0)
     follower.broker.topic("b", record(2, 1, epoch=epoch), record(2, 1, epoch=0))
-    follower.collect()
+    for asked in (p for r in follower.collect() for t in r.topics for p in t.partitions):
+        assert asked.high_watermark == high_watermark, "the leader can't tell by itself"
     theirs = build_batch([Record(4, 1, None, b"t")], base_offset=4, leader_epoch=epoch)
     answer = PartitionData(
         partition_index=0, high_watermark=5, log_start_offset=4, records=memoryview(theirs)
