@@ -291,6 +291,14 @@ def test_a_log_that_ends_where_the_leaders_begins_is_of_an_unknown_history(
     assert told(again[0])[0] == partition.log_end_offset, "and it asks again from there"
 
 
+def test_who_leads_copies_no_more() -> None:
+    follower = Follower()
+    follower.broker.topic("b", record(1, 2, epoch=1), record(2, 1))
+    (asked,) = follower.answer(0)
+    assert [topic.partitions for topic in asked.forgotten_topics_data] == [[0]]
+    assert 0 not in told(asked)
+
+
 def test_a_stranger_with_a_replica_id_moves_nothing(broker: OneBroker) -> None:
     broker.topic("c", record(1, 2))
     produce(broker, "c", 0, b"x")
@@ -307,6 +315,22 @@ def test_a_stranger_with_a_replica_id_moves_nothing(broker: OneBroker) -> None:
     ):
         broker.node.step(Received(9, 1, 18, request, peer=peer), broker.now_ms, broker.wall_ms)
         assert partition.high_watermark == moved, peer
+
+
+def test_a_replica_that_is_not_assigned_is_given_nothing(broker: OneBroker) -> None:
+    """Its partition has moved away: it hears so, and is no follower any more."""
+    broker.topic("c", record(1, 2))
+    produce(broker, "c", 0, b"x")
+    for replica, error in ((3, ErrorCode.NOT_LEADER_OR_FOLLOWER), (2, ErrorCode.NONE)):
+        state = ReplicaState(replica_id=replica, replica_epoch=100 + replica)
+        request = fetch("c", (0, 0), replica_state=state)
+        peer = PeerIdentity(replica, 100 + replica)
+        outputs = broker.node.step(
+            Received(9, 1, 18, request, peer=peer), broker.now_ms, broker.wall_ms
+        )
+        (answer,) = (o.message for o in outputs if isinstance(o, Reply))
+        assert isinstance(answer, FetchResponse)
+        assert answer.responses[0].partitions[0].error_code == error
 
 
 @pytest.mark.scenario(82)

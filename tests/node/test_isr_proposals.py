@@ -1,15 +1,19 @@
 """ISR proposals on their way from a leader to the controller."""
 
 from collections.abc import Callable
+from dataclasses import replace
 
 import pytest
+from tests.node.handlers.one_broker import OneBroker, record, topic_id
 from tests.node.town import Town
 
+from replog.model.cluster import BrokerState
 from replog.model.errors import ErrorCode
 from replog.model.ids import TopicPartition
 from replog.model.inputs import PeerIdentity, Received
 from replog.model.messages import Message
 from replog.model.messages.alter_partition import AlterPartitionRequest, AlterPartitionResponse
+from replog.model.messages.fetch import FetchPartition, FetchRequest, FetchTopic, ReplicaState
 from replog.model.partition import PartitionRecord
 
 T0, T1 = TopicPartition("t", 0), TopicPartition("t", 1)
@@ -192,3 +196,26 @@ def test_who_may_propose(town: Town) -> None:
     assert answer.error_code == ErrorCode.STALE_BROKER_EPOCH
     sent_by(town, sound, None)
     assert len(town.closed) == 1
+
+
+def test_who_is_fenced_is_not_proposed() -> None:
+    broker = OneBroker()
+    broker.broker(2, state=BrokerState.FENCED)
+    broker.topic("c", replace(record(1, 2), isr=(1,)))
+    (partition,) = broker.node.partitions.all()
+    asked = FetchPartition(partition=0, current_leader_epoch=0, fetch_offset=0)
+    fetch = FetchRequest(
+        replica_state=ReplicaState(replica_id=2, replica_epoch=102),
+        topics=[FetchTopic(topic_id=topic_id("c"), partitions=[asked])],
+    )
+
+    def in_sync_with_pending() -> set[int]:
+        request = Received(9, 1, 18, fetch, peer=PeerIdentity(2, 102))
+        broker.node.step(request, broker.now_ms, broker.wall_ms)
+        assert partition.leader is not None
+        return set(partition.leader.isr_state.maximal)
+
+    assert in_sync_with_pending() == {1}
+    broker.broker(2)
+    broker.node.partitions.apply([], [])
+    assert in_sync_with_pending() == {1, 2}
