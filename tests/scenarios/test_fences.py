@@ -21,7 +21,7 @@ from tests.scenarios.stage import (
 )
 
 from replog.core.controller import stored
-from replog.model.coordination import CONTROLLER, CONTROLLER_EPOCH, Operation
+from replog.model.coordination import CONTROLLER, CONTROLLER_EPOCH, Check, Delete, Operation
 from replog.model.errors import ErrorCode
 from replog.model.messages import Message
 from replog.model.messages.metadata import (
@@ -156,6 +156,24 @@ def test_a_leader_cut_from_all_brokers_gives_way_while_the_cut_lasts(
     town.lose_send = town.lose_reply = nothing
     town.run_until(lambda: isr(town) == [0, 1, 2])
     assert alike(town, 0, 1, 2) and values(town, 0)[-1] == b"two"
+
+
+@pytest.mark.scenario(85)
+def test_a_registration_is_ended_under_the_fence_of_the_controller(town: Town) -> None:
+    """Or one who is controller no more, and does not know it, could end those of others."""
+    create(town, "t", [1, 2, 0])
+    gone = stored.broker_path(1)
+    ended: list[Operation] = []
+
+    def watch(broker: int, operations: tuple[Operation, ...]) -> bool:
+        if any(isinstance(each, Delete) and each.path == gone for each in operations):
+            ended.append(operations[0])
+        return False
+
+    town.lose_write_reply = watch
+    town.lose_send = cut_from_peers(1)
+    town.run_until(lambda: ended)
+    assert ended == [Check(CONTROLLER_EPOCH, town.tree.nodes[CONTROLLER_EPOCH].version)]
 
 
 @pytest.mark.scenario(85)
