@@ -15,7 +15,7 @@ from tests.log.batches import (
 from replog.log.config import LogConfig
 from replog.log.disk import DiskError
 from replog.log.errors import OffsetsNotContiguous
-from replog.records.batch import iterate
+from replog.records.batch import Record, build_batch, iterate
 from replog.records.errors import CorruptBatch
 from replog.records.header import crc_ok
 from replog.sim.mem_disk import MemDisk, ShortWrite
@@ -206,6 +206,30 @@ def test_holes_are_taken_and_counted() -> None:
     with pytest.raises(OffsetsNotContiguous):
         log.append_as_follower(fetched(1, start=7))
     assert log.append_as_follower(fetched(1, start=12)).skipped == 2
+
+
+def test_a_segment_begins_where_the_log_ended_before_a_hole() -> None:
+    """What is missing between two segments counts as lost after a kill, with all that follows."""
+    disk = MemDisk()
+    log = open_log(disk, LogConfig(segment_bytes=150))
+    for start in (0, 5, 9):
+        log.append_as_follower(fetched(1, start=start))
+    assert log.base_offsets == [0, 2, 7]
+    before = everything(log)
+    disk.crash()
+    again = open_log(disk)
+    assert everything(again) == before and again.log_end_offset == 11
+    assert fetch(again, 3, 0) == fetched(1, start=5)
+
+
+def test_a_segment_begins_behind_a_hole_that_its_indexes_could_not_tell() -> None:
+    log = open_log(MemDisk(), LogConfig(segment_bytes=150))
+    log.append_as_follower(fetched(1))
+    far = 2 + 2**31
+    data = build_batch([Record(far, 5, None, b"v" * 60, ())], base_offset=far)
+    log.append_as_follower(data)
+    assert log.base_offsets == [0, far - (2**31 - 1)]
+    assert fetch(log, far) == data
 
 
 def test_damaged_on_the_way() -> None:

@@ -255,9 +255,15 @@ class PartitionLog(ReadableLog, ShrinkingLog, DurableLog):
 
     def _append(self, data: memoryview, headers: Sequence[BatchHeader], rolls: bool) -> None:
         """Write into the active segment, or into a new one when it `rolls`."""
-        active = self._roll(headers[0].base_offset) if rolls else self._active
+        active = self._roll(self._next_base(headers)) if rolls else self._active
         active.append(data, headers)
         self.log_end_offset = active.next_offset
+
+    def _next_base(self, headers: Sequence[BatchHeader]) -> int:
+        """Where a segment begins that is to hold these: at the end of the log, even if offsets are
+        missing there. Recovery takes what is between two segments for a segment that was lost. Only
+        offsets too far away to be told in its indexes begin further on."""
+        return max(self.log_end_offset, headers[-1].last_offset - _POSITION_MAX)
 
     def _must_roll(self, header: BatchHeader, length: int) -> bool:
         """Whether so many bytes that begin with this batch belong into a new segment."""

@@ -174,9 +174,9 @@ class ReplicasWatch:
     def _follow_log(self, key: Key, replica: Replica, numbers: Numbers, *, anew: bool) -> None:
         end, start = numbers[0], numbers[2]
         shadow = replica.shadow
-        # What is below the start is not in the log any more, whatever it was. And an empty log that
-        # ends earlier than before was begun there: perhaps below all that it had, or in a batch.
-        begun = start > shadow.end or start == shadow.end < end or start == end < shadow.end
+        # What is below the start is not in the log any more, whatever it was. And an empty log may
+        # have begun there: below all that it had, in a batch, or where another history ended.
+        begun = start > shadow.end or start == shadow.end < end or start == end
         if anew or begun or not shadow.batches:
             replica.shadow = shadow = self._begin(key, replica, start, end)
         elif end < shadow.end:
