@@ -204,6 +204,51 @@ def test_segments_leave_when_a_snapshot_of_their_producers_is_on_disk(power: boo
     assert left > 20
 
 
+def test_who_wrote_what_is_gone_is_known_when_the_end_is_gone_too() -> None:
+    """Power takes the end of the log, with all snapshots that are behind it."""
+    left = 0
+    for seed in range(20):
+        lone = Lone()
+        lone.topic("t", record(1), **ROLLS)
+        write(lone, 0, producer_id=PRODUCER + 1)
+        for sequence in range(12):
+            write(lone, sequence)
+        before = lone.partition("t").producers.producers[PRODUCER + 1].batches
+        lone.partition("t").log.flush()
+        lone.restart("t", clean=False)  # killed before a snapshot was written
+        partition = lone.partition("t")
+        for _ in range(3):
+            lone.run_jobs()
+            lone.tick(11_000)
+        write(lone, 12)  # not flushed
+        lone.node.upkeep.move_start(partition, partition.log.base_offsets[-1])
+        for _ in range(5):
+            lone.run_jobs()
+            lone.tick(100)
+        left += len(partition.log.base_offsets) == 1
+        lone.disk.power_cut(Random(seed))
+        lone.restart("t", clean=False)
+        again = lone.partition("t")
+        assert again.producers.producers[PRODUCER + 1].batches == before, f"seed {seed}"
+    assert left == 20
+
+
+def test_a_snapshot_that_power_took_is_written_anew(lone: Lone) -> None:
+    for sequence in range(12):
+        write(lone, sequence)
+    lone.run_jobs()
+    bases = lone.partition("t").log.base_offsets
+    for base in bases[1:]:
+        lone.disk.remove(f"t-0/{base:020}.snapshot")
+    lone.restart("t", clean=False)
+    snapshots = lone.partition("t").log.snapshots
+    assert [base for base in snapshots.offsets if base in bases] == bases[1:]
+    for base in bases[1:]:
+        found = snapshots.newest(0, [], upto=base)
+        assert found is not None and found[0] == base
+        assert found[1][-1][:4] == (PRODUCER, 0, base - 1, base - 1)
+
+
 @pytest.mark.parametrize("snapshots", [True, False], ids=["from a snapshot", "from the log"])
 def test_who_has_written_more_than_is_kept_is_known_as_of_any_offset(
     lone: Lone, *, snapshots: bool

@@ -15,6 +15,8 @@ A producer has one entry for each of its last batches, oldest first: whoever kee
 as Kafka does, keeps the last one. So the whole window of duplicates outlives a restart.
 """
 
+from __future__ import annotations
+
 from bisect import bisect_right
 from collections.abc import Collection, Sequence
 from struct import Struct
@@ -84,6 +86,29 @@ class SnapshotWrite:
                 raise
 
 
+class SnapshotSync:
+    """The work of making one snapshot durable: call it on any thread, then `note_synced`."""
+
+    __slots__ = ("_directory", "_disk", "cuts", "offset")
+
+    def __init__(self, disk: Disk, directory: str, *, offset: int, cuts: int) -> None:
+        self._disk = disk
+        self._directory = directory
+        self.offset = offset
+        self.cuts = cuts
+
+    def __call__(self) -> None:
+        """Waits for the device. Raises DiskError."""
+        path = files.stem(self._directory, self.offset) + files.SNAPSHOT_SUFFIX
+        if self._disk.exists(path):  # or the log was cut, and this counts for nothing
+            file = self._disk.open(path)
+            try:
+                file.sync()
+            finally:
+                file.close()
+        self._disk.sync_directory(self._directory)
+
+
 def write(disk: Disk, path: str, data: bytes) -> None:
     """A durable file aside, of which nobody takes notice before it is renamed."""
     file = disk.open(path, create=True)
@@ -96,10 +121,9 @@ def write(disk: Disk, path: str, data: bytes) -> None:
 
 
 class ProducerSnapshots:
-    """The snapshots of one log. `offsets` are those on disk, rising; a power cut takes none up to
-    `synced`, which is -1 as long as that is not known of any."""
+    """The snapshots of one log. `offsets` are those on disk, rising."""
 
-    __slots__ = ("_begun", "_cuts", "_directory", "_disk", "_under_way", "offsets", "synced")
+    __slots__ = ("_begun", "_cuts", "_directory", "_disk", "_kept", "_under_way", "offsets")
 
     def __init__(self, disk: Disk, directory: str) -> None:
         self._disk = disk
@@ -108,7 +132,7 @@ class ProducerSnapshots:
         self._begun = 0  # snapshots so far
         self._under_way: list[SnapshotWrite] = []
         self.offsets: list[int] = []
-        self.synced = -1
+        self._kept: set[int] = set()  # those that no power cut takes
 
     def load(self, end_offset: int) -> None:
         """Learn which there are; remove those that speak of a log that went beyond `end_offset`."""
@@ -156,21 +180,25 @@ class ProducerSnapshots:
             self._disk.remove(work.path)
             return
         self._disk.rename(work.path, self._path(work.offset))
+        self._kept.discard(work.offset)
         self._add(work.offset)
         for offset in [o for o in self.offsets[:-1] if o not in segments]:
             self.offsets.remove(offset)
             self._remove(offset)
 
-    def begin_sync(self) -> tuple[int, int]:
-        """The folder is going to be synced: `note_synced` wants this when it is. There must be a
-        snapshot."""
-        return self.offsets[-1], self._cuts
+    def is_kept(self, offset: int) -> bool:
+        """Whether there is a snapshot of `offset` that no power cut takes."""
+        return offset in self._kept
 
-    def note_synced(self, sync: tuple[int, int]) -> None:
-        """What was there at `begin_sync` is there to stay, if nothing was cut since."""
-        offset, cuts = sync
-        if cuts == self._cuts:
-            self.synced = max(self.synced, offset)
+    def begin_sync(self, offset: int) -> SnapshotSync:
+        """The work of making the snapshot of `offset`, which there is, outlive a power cut, for
+        another thread; then `note_synced`."""
+        return SnapshotSync(self._disk, self._directory, offset=offset, cuts=self._cuts)
+
+    def note_synced(self, work: SnapshotSync) -> None:
+        """`work` ended without an error: its snapshot stays, if nothing was cut since."""
+        if work.cuts == self._cuts and work.offset in self.offsets:
+            self._kept.add(work.offset)
 
     def adopt(self, offset: int, data: bytes) -> None:
         """The log is about to begin at `offset`, with this snapshot, which another replica made.
@@ -180,7 +208,13 @@ class ProducerSnapshots:
         self._disk.rename(path + ".tmp", path)
         self._disk.sync_directory(self._directory)
         self._add(offset)
-        self.synced = offset
+        self._kept.add(offset)
+
+    def complete(self, offset: int, entries: Sequence[ProducerEntry]) -> None:
+        """A segment begins at `offset`, and has no snapshot. Raises DiskError."""
+        if offset not in self.offsets:
+            files.write_unsynced(self._disk, self._path(offset), encode(entries))
+            self._add(offset)
 
     def write_last(self, offset: int, entries: Sequence[ProducerEntry]) -> None:
         """The log is closed at `offset`. Not synced: power that goes now costs a longer start."""
@@ -191,8 +225,6 @@ class ProducerSnapshots:
     def cut(self, end_offset: int) -> None:
         """The log ends at `end_offset`: what speaks of more goes for good. Raises DiskError."""
         self._cuts += 1
-        if self.synced > end_offset:
-            self.synced = -1
         keep = bisect_right(self.offsets, end_offset)
         if keep < len(self.offsets):
             gone, self.offsets = self.offsets[keep:], self.offsets[:keep]
@@ -212,6 +244,7 @@ class ProducerSnapshots:
             self.offsets.insert(place, offset)
 
     def _remove(self, offset: int) -> None:
+        self._kept.discard(offset)
         self._disk.remove(self._path(offset))
 
     def _path(self, offset: int) -> str:

@@ -89,7 +89,7 @@ class Opening:
         log.cleaned_to = min(marks.cleaned.get(tp, 0), log.log_end_offset)
         if log.recovery.lost_anything:
             self.warnings.append(f"{tp}: {'; '.join(log.recovery.reasons)}")
-        return log, replay_producers(log, self.warnings)
+        return log, replay_producers(log, self.warnings, complete=True)
 
 
 class Closing:

@@ -228,17 +228,27 @@ class Partition:
             producers.transactions.settle(self.high_watermark)
 
 
-def replay_producers(log: PartitionLog, reasons: list[str]) -> ProducerTable:
+def replay_producers(
+    log: PartitionLog, reasons: list[str], *, complete: bool = False
+) -> ProducerTable:
     """The producers' state: the newest snapshot, and what lies behind it in the log; without one,
-    all that the log has. `reasons` gets why a snapshot is not used. Raises DiskError, LogCorrupt.
+    all that the log has. `reasons` gets why a snapshot is not used.
+
+    `complete`: where segments begin behind that snapshot, others are written as they should be
+    there, since power may have taken them. Raises DiskError, LogCorrupt.
     """
     first = log.base_offsets[0]
     found = log.snapshots.newest(first, reasons)
     start, entries = (first, ()) if found is None else found
     table = ProducerTable.of(entries)
+    missing = [base for base in log.base_offsets if complete and base > start]
     for header in log.headers_from(start):
+        while missing and header.base_offset >= missing[0]:
+            log.snapshots.complete(missing.pop(0), table.entries())
         if header.producer_id >= 0 and header.base_offset >= start:
             _note_batch(log, table, header)
+    for base in missing:
+        log.snapshots.complete(base, table.entries())
     return table
 
 

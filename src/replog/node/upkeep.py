@@ -8,6 +8,7 @@ the new start is on stable storage, and are removed `file.delete.delay.ms` later
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import TYPE_CHECKING
 
 from replog.log.disk import DiskError
@@ -149,11 +150,13 @@ class Upkeep:
         node, log = self._node, partition.log
         if node.partitions.get(partition.tp) is not partition:
             return
-        if not kept_producers.are_kept(partition):
-            kept_producers.keep(node, partition, lambda: self._leave(partition, start))
+        leaving = kept_producers.may_leave(partition, start)
+        if not leaving and log.below_start(start):
+            again = partial(self._leave, partition, start)
+            kept_producers.keep(node, partition, start, again)
             return
         try:
-            left = log.leave(LEAVING_MAX, start)
+            left = log.leave(min(leaving, LEAVING_MAX), start)
         except DiskError as error:
             node.partitions.disk_failed(partition, error)
             return
