@@ -62,7 +62,7 @@ class KafkaFolder:
             log.append_as_leader(buffer, iterate(buffer), epoch, TIME)
         producers = replay_producers(log, [])
         self._ends[tp] = log.close()
-        log.snapshots.write_last(log.log_end_offset, producers.entries())
+        log.snapshots.add_unsynced(log.log_end_offset, producers.entries())
         self._starts[tp], self._cleaned[tp] = log_start, cleaned_to
         return self.root / str(tp)
 

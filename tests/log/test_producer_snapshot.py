@@ -116,7 +116,7 @@ def test_one_ahead_of_the_log_is_removed_on_opening() -> None:
     log = open_log(disk)
     append(log, batch(3))
     snapshot(log, 3, entry(2))
-    log.snapshots.write_last(4, [entry(3)])
+    log.snapshots.add_unsynced(4, [entry(3)])
     log = open_log(disk)
     assert newest(log) == (3, [entry(2)])
     assert names(disk) == [f"{3:020d}.snapshot"]
@@ -125,9 +125,9 @@ def test_one_ahead_of_the_log_is_removed_on_opening() -> None:
 def test_one_below_the_first_segment_is_of_no_use() -> None:
     disk = MemDisk()
     log = open_log(disk, log_start_offset=10)
-    log.snapshots.write_last(9, [entry(8)])
+    log.snapshots.add_unsynced(9, [entry(8)])
     assert newest(log) is None
-    log.snapshots.write_last(10, [entry(9)])
+    log.snapshots.add_unsynced(10, [entry(9)])
     assert newest(log) == (10, [entry(9)])
 
 
@@ -142,7 +142,7 @@ def test_a_cut_removes_what_speaks_of_more_before_power_can_bring_it_back() -> N
             append(log, batch(1))
         log.flush()
         snapshot(log, 2, entry(1))
-        log.snapshots.write_last(4, [entry(3)])
+        log.snapshots.add_unsynced(4, [entry(3)])
         disk.sync_directory(DIRECTORY)
         log.truncate_to(3)
         append(log, batch(3))
@@ -214,11 +214,11 @@ def test_closing_twice_at_one_offset_writes_once() -> None:
     log = open_log(disk)
     append(log)
     log.close()
-    log.snapshots.write_last(1, [entry(0)])
+    log.snapshots.add_unsynced(1, [entry(0)])
     calls: list[str] = []
     disk.before_call = lambda call, path: calls.append(call)
     log = open_log(disk, clean=True)
-    log.snapshots.write_last(1, [entry(0)])
+    log.snapshots.add_unsynced(1, [entry(0)])
     assert calls == []
 
 

@@ -148,7 +148,7 @@ def test_old_segments_take_theirs_along() -> None:
 def test_what_makes_no_sense_is_not_believed(damage: bytes) -> None:
     disk = MemDisk()
     log, _ = filled(disk)
-    log.snapshots.write_last(30, [])
+    log.snapshots.add_unsynced(30, [])
     log.close()
     disk.write_file(f"{DIRECTORY}/{indexes(disk)[1]}", damage)
     again = open_log(disk, SMALL, recovery_point=30, clean=True)

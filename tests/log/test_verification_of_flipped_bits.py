@@ -43,7 +43,7 @@ def folder() -> MemDisk:
             append(log, data, epoch=turn // 3)
     producers = replay_producers(log, [])
     end_offset = log.close()
-    log.snapshots.write_last(end_offset, producers.entries())
+    log.snapshots.add_unsynced(end_offset, producers.entries())
     return disk
 
 

@@ -151,7 +151,7 @@ def _prove(copy: Copy, root: Path, progress: Progress) -> Staged:
             cut=cut,
         )
         end_offset = log.close()
-        log.snapshots.write_last(end_offset, producers.entries())
+        log.snapshots.add_unsynced(end_offset, producers.entries())
         return staged
     finally:
         log.abandon()

@@ -210,15 +210,10 @@ class ProducerSnapshots:
         self._add(offset)
         self._kept.add(offset)
 
-    def complete(self, offset: int, entries: Sequence[ProducerEntry]) -> None:
-        """A segment begins at `offset`, and has no snapshot. Raises DiskError."""
+    def add_unsynced(self, offset: int, entries: Sequence[ProducerEntry]) -> None:
+        """The state where the log is closed, or a segment begins, unless there is a snapshot of
+        that. Not synced: power that goes now costs a longer start. Raises DiskError."""
         if offset not in self.offsets:
-            files.write_unsynced(self._disk, self._path(offset), encode(entries))
-            self._add(offset)
-
-    def write_last(self, offset: int, entries: Sequence[ProducerEntry]) -> None:
-        """The log is closed at `offset`. Not synced: power that goes now costs a longer start."""
-        if not self.offsets or self.offsets[-1] != offset:
             files.write_unsynced(self._disk, self._path(offset), encode(entries))
             self._add(offset)
 

@@ -103,6 +103,6 @@ class Closing:
     def __call__(self) -> None:
         try:
             end_offset = self._log.close()
-            self._log.snapshots.write_last(end_offset, self._producers.entries())
+            self._log.snapshots.add_unsynced(end_offset, self._producers.entries())
         except DiskError as error:
             self.error = error

@@ -244,11 +244,11 @@ def replay_producers(
     missing = [base for base in log.base_offsets if complete and base > start]
     for header in log.headers_from(start):
         while missing and header.base_offset >= missing[0]:
-            log.snapshots.complete(missing.pop(0), table.entries())
+            log.snapshots.add_unsynced(missing.pop(0), table.entries())
         if header.producer_id >= 0 and header.base_offset >= start:
             _note_batch(log, table, header)
     for base in missing:
-        log.snapshots.complete(base, table.entries())
+        log.snapshots.add_unsynced(base, table.entries())
     return table
 
 
